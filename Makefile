@@ -1,0 +1,60 @@
+# Two commands do everything: `make verify` and `make test`. `make help` lists the rest.
+SHELL := /bin/sh
+PYTHON ?= python3
+VENV ?= .venv
+FRESH ?=
+TUNED ?=
+BACKEND ?=
+ARGS ?=
+BASE_VENV = .venv-base-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+
+# `make … VENV=` uses the current interpreter as it is: no pip, the package read from tools/.
+ifeq ($(strip $(VENV)),)
+RUN := PYTHONPATH="tools$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON)
+SETUP = @$(PYTHON) tools/bootstrap.py --as-is
+else
+RUN := $(VENV)/bin/python
+SETUP = @$(PYTHON) tools/bootstrap.py --venv $(VENV)
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help setup verify test test-base generate check lint bench report clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "  with PYTHON=python3.11 (makes .venv), VENV= (the current interpreter as it is, no pip), ARGS='…' (passed on)"
+
+setup: ## make or refresh .venv (every target does this by itself)
+	$(SETUP)
+
+verify: setup ## judge every tuned row and declared use; FRESH=1 ignores the cache, TUNED=FILE, BACKEND=emulate
+	@$(RUN) -m moeshapes verify $(if $(FRESH),--fresh) $(if $(BACKEND),--backend $(BACKEND)) $(ARGS) $(TUNED)
+
+test: setup ## run the tests, those that need a GPU or an installed AITER left out and counted
+	@$(RUN) -m pytest -m "not gpu and not aiter" $(ARGS)
+
+test-base: ## run the tests that need no torch, from a base install: make test-base PYTHON=python3.10
+	@$(PYTHON) tools/bootstrap.py --venv $(BASE_VENV) --base
+	@$(BASE_VENV)/bin/python -m pytest -m "not gpu and not aiter" -o cache_dir=$(BASE_VENV)/.pytest_cache $(ARGS)
+
+generate: setup ## write generated/ from the YAML
+	@$(RUN) -m moeshapes generate $(ARGS)
+
+check: setup ## ruff, mypy and everything of moeshapes that a CPU can check
+	@$(RUN) -m ruff check
+	@$(RUN) -m ruff format --check
+	@$(RUN) -m mypy
+	@$(RUN) -m moeshapes check $(ARGS)
+
+lint: setup ## static rules on the shipped tuned rows, or on TUNED=FILE
+	@$(RUN) -m moeshapes lint $(ARGS) $(TUNED)
+
+bench: setup ## time the reference against the usual one
+	@$(RUN) -m moeshapes bench $(ARGS)
+
+report: setup ## write the report from the records
+	@$(RUN) -m moeshapes report $(ARGS)
+
+clean: ## remove build/ and caches, never generated/
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis tools/*.egg-info
+	find tools tests -name __pycache__ -type d -prune -exec rm -rf {} +
