@@ -11,7 +11,7 @@ BASE_VENV = .venv-base-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.ver
 # `make … VENV=` uses the current interpreter as it is: no pip, the package read from tools/.
 ifeq ($(strip $(VENV)),)
 RUN := PYTHONPATH="tools$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON)
-SETUP = @$(PYTHON) tools/bootstrap.py --as-is
+SETUP = @$(PYTHON) tools/bootstrap.py --as-is --needs click yaml jsonschema $(NEEDS)
 else
 RUN := $(VENV)/bin/python
 SETUP = @$(PYTHON) tools/bootstrap.py --venv $(VENV)
@@ -27,9 +27,11 @@ help: ## list the targets
 setup: ## make or refresh .venv (every target does this by itself)
 	$(SETUP)
 
+verify: NEEDS = torch numpy
 verify: setup ## judge every tuned row and declared use; FRESH=1 ignores the cache, TUNED=FILE, BACKEND=emulate
 	@$(RUN) -m moeshapes verify $(if $(FRESH),--fresh) $(if $(BACKEND),--backend $(BACKEND)) $(ARGS) $(TUNED)
 
+test: NEEDS = torch numpy ml_dtypes pytest hypothesis
 test: setup ## run the tests, those that need a GPU or an installed AITER left out and counted
 	@$(RUN) -m pytest -m "not gpu and not aiter" $(ARGS)
 
@@ -40,6 +42,7 @@ test-base: ## run the tests that need no torch, from a base install: make test-b
 generate: setup ## write generated/ from the YAML
 	@$(RUN) -m moeshapes generate $(ARGS)
 
+check: NEEDS = ruff mypy
 check: setup ## ruff, mypy and everything of moeshapes that a CPU can check
 	@$(RUN) -m ruff check
 	@$(RUN) -m ruff format --check
@@ -49,9 +52,11 @@ check: setup ## ruff, mypy and everything of moeshapes that a CPU can check
 lint: setup ## static rules on the shipped tuned rows, or on TUNED=FILE
 	@$(RUN) -m moeshapes lint $(ARGS) $(TUNED)
 
+bench: NEEDS = torch numpy
 bench: setup ## time the reference against the usual one
 	@$(RUN) -m moeshapes bench $(ARGS)
 
+report: NEEDS = jinja2 tabulate
 report: setup ## write the report from the records
 	@$(RUN) -m moeshapes report $(ARGS)
 

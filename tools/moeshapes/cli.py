@@ -17,7 +17,7 @@ NOTHING_FOUND, FINDINGS, CANNOT_RUN, UNEXPECTED, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 class LazyGroup(click.Group):
-    """Imports a command's module only when that command is asked for: start-up time is part of being usable as a hook."""
+    """Imports a command's module only when that command is asked for: a hook must start at once."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -55,7 +55,7 @@ def status_of(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return _reader_gone()
     except OSError as error:
-        click.echo(f"moeshapes: {error.strerror}: {error.filename}" if error.filename else f"moeshapes: {error}", err=True)
+        click.echo(f"moeshapes: {error}", err=True)
         return CANNOT_RUN
     except Exception as error:
         from moeshapes.crash import write_crash_log

@@ -11,7 +11,7 @@ from moeshapes import __version__
 
 
 def write_crash_log(error: BaseException) -> str:
-    """Writes versions, arguments and the traceback to a new file in the user's temporary directory; returns its path."""
+    """Writes versions, arguments and the traceback to a new file in the temporary directory; returns its path."""
     report = [
         f"moeshapes {__version__}",
         f"python {platform.python_version()} ({sys.executable})",
