@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
+
+NEEDS_VERIFY_EXTRA: tuple[str, ...] = ()
+"""Test modules that import torch: not collected from a base install, and said so."""
+
+collect_ignore = [] if importlib.util.find_spec("torch") else list(NEEDS_VERIFY_EXTRA)
+
+# A shared or slow machine is not a failing one.
+settings.register_profile("moeshapes", deadline=None)
+settings.load_profile("moeshapes")
+
+
+def pytest_report_header() -> str:
+    return f"without torch, not collected: {', '.join(collect_ignore)}" if collect_ignore else "torch: found"
 
 
 @pytest.fixture(scope="session")
@@ -22,5 +37,10 @@ def aiter_configs() -> Path:
     named = os.environ.get("MOESHAPES_AITER_CONFIGS")
     directory = Path(named) if named else ROOT.parent / "shared" / "aiter-configs"
     if not directory.is_dir():
-        pytest.skip("AITER's tables are not here: set MOESHAPES_AITER_CONFIGS to a directory that holds aiter/configs' CSVs")
+        missing = (
+            "AITER's tables are not here: set MOESHAPES_AITER_CONFIGS to a directory that holds aiter/configs' CSVs"
+        )
+        if os.environ.get("MOESHAPES_REQUIRE_AITER_CONFIGS"):
+            pytest.fail(missing)
+        pytest.skip(missing)
     return directory

@@ -1,0 +1,28 @@
+"""What a command found: shown on the screen, and turned into its exit status."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import click
+
+from moeshapes.cli import FINDINGS, NOTHING_FOUND
+from moeshapes.findings import Finding, count_by_severity, has_errors, ordered, render
+
+_COLOURS = {"error": "red", "warning": "yellow", "info": "blue"}
+_SEVERITY_AND_RULE = re.compile(r"(?<=: )(error|warning|info) MOE\d+", re.ASCII)
+
+
+def show(findings: Sequence[Finding], style: str) -> int:
+    """Prints the findings to stdout and their count to stderr; the exit status is 1 where one of them is an error."""
+    text = render(findings, style)
+    if text:
+        click.echo(_coloured(text) if style == "text" else text)
+    click.echo(f"moeshapes {click.get_current_context().info_name}: {count_by_severity(ordered(findings))}", err=True)
+    return FINDINGS if has_errors(findings) else NOTHING_FOUND
+
+
+def _coloured(text: str) -> str:
+    # click drops the colours again where stdout is not a terminal.
+    return _SEVERITY_AND_RULE.sub(lambda match: click.style(match[0], fg=_COLOURS[match[1]], bold=True), text)
