@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,3 +46,12 @@ def aiter_configs() -> Path:
             pytest.fail(missing)
         pytest.skip(missing)
     return directory
+
+
+@pytest.fixture(scope="session")
+def can_install(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Skips where pip cannot reach a registry."""
+    probe = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check", "click"]
+    done = subprocess.run(probe, cwd=tmp_path_factory.mktemp("probe"), capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip("pip cannot reach a registry")

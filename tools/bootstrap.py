@@ -170,7 +170,7 @@ def _install(venv: Path, base: bool, torch: str | None) -> None:
         print(f"setup: torch is this interpreter's own, {torch}", flush=True)
         _add_parent_packages(venv)
     constraints = venv / "constraints.txt"
-    constraints.write_text(_constraints_beside(_versions_here()) if torch else _pinned(), encoding="utf-8")
+    constraints.write_text(constraints_beside(_versions_here()) if torch else _pinned(), encoding="utf-8")
     extras = EXTRAS_OF_BASE if base else EXTRAS_BESIDE_A_PARENT_TORCH if torch else EXTRAS
     print(f"setup: installing moeshapes[{extras}]", flush=True)
     pip = [str(_interpreter(venv)), "-m", "pip", "--disable-pip-version-check", "install"]
@@ -195,7 +195,7 @@ def _versions_here() -> dict[str, str]:
     return found
 
 
-def _constraints_beside(present: dict[str, str]) -> str:
+def constraints_beside(present: dict[str, str]) -> str:
     """constraints.txt, except that the torch family has the parent's exact versions (local labels included)."""
     loose = (*TORCH_FAMILY, *NUMPY_DEPENDANTS)
     pins = [line for line in _pinned().splitlines() if _requirement_name(line) not in loose]
