@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replaces the file at `path`, making its folders where they are missing. Raises OSError and leaves no trace on failure.
+    """Replaces the file at `path`, making missing folders. Raises OSError and leaves no trace on failure.
 
     The new file stands in the same folder before it takes the name: a rename across file systems is not atomic.
     """

@@ -57,7 +57,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Template:
-    """A family of kernel names and the stage they serve: 1 or 2, 0 where one kernel does both, None where the name does not tell."""
+    """A family of kernel names and the stage they serve: 1, 2, 0 for both, None where it does not tell."""
 
     family: str
     stage: int | None

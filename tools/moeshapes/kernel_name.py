@@ -41,7 +41,9 @@ TEMPLATES = (
         "[_bnt{bnt:#}][_xcd{xcd:#}][_persist][_async][_w{waves_per_eu:#}][_cumul{cumul:#}][_sbm{sbm:#}]",
     ),
     Template("mxmoe_g1", 1, f"flydsl_mxmoe_g1_a{{a:4}}w{{w:4}}_{_TILE}[_f16in][_nt][_sk{{sk:#}}][_xcd{{xcd:#}}]"),
-    Template("mxmoe_g2", 2, f"flydsl_mxmoe_g2_a{{a:4}}w{{w:4}}_{_TILE}_{{mode:atomic}}[_nt][_sk{{sk:#}}][_xcd{{xcd:#}}]"),
+    Template(
+        "mxmoe_g2", 2, f"flydsl_mxmoe_g2_a{{a:4}}w{{w:4}}_{_TILE}_{{mode:atomic}}[_nt][_sk{{sk:#}}][_xcd{{xcd:#}}]"
+    ),
     Template("mxmoe_g2", 2, f"flydsl_mxmoe_g2_a{{a:4}}w{{w:4}}_{_TILE}[_f4out][_sk{{sk:#}}][_xcd{{xcd:#}}]"),
     Template("mxmoe_g2", 2, f"flydsl_mxmoe_g2_a{{a:4}}w{{w:4}}_{_TILE}_cshuffle[_sk{{sk:#}}][_xcd{{xcd:#}}]"),
     Template(
@@ -88,14 +90,16 @@ TEMPLATES = (
 )
 FAMILIES = tuple(dict.fromkeys(template.family for template in TEMPLATES))
 LABEL_FAMILIES = frozenset({"cktile", "cktile_label"})
-"""Families whose names AITER does not launch: in the stage-1 column they only say which path was timed (contract 3.5)."""
+"""Families whose names AITER does not launch; they only say which path was timed (contract 3.5)."""
 
-_FORMAT_OF_TOKEN = {
-    **{"bf16": Format.BF16, "fp8": Format.FP8, "fp4": Format.FP4, "int4": Format.INT4, "8": Format.FP8, "4": Format.FP4},
-    **{"B16": Format.BF16, "F8": Format.FP8, "I8": Format.INT8, "I4": Format.INT4, "FP4X2": Format.FP4},
-    **{"blockscaleFp8": Format.FP8, "blockscaleBf16": Format.FP8, "pertokenFp8": Format.FP8, "Fp8": Format.FP8},
-    **{"pertokenInt8": Format.INT8, "Int8": Format.INT8, "pertokenMXfp4": Format.FP4, "noquantBf16": Format.BF16},
+_TOKENS_OF_FORMAT = {
+    Format.BF16: ("bf16", "B16", "noquantBf16"),
+    Format.FP8: ("fp8", "8", "F8", "Fp8", "blockscaleFp8", "blockscaleBf16", "pertokenFp8"),
+    Format.FP4: ("fp4", "4", "FP4X2", "pertokenMXfp4"),
+    Format.INT8: ("I8", "Int8", "pertokenInt8"),
+    Format.INT4: ("int4", "I4"),
 }
+_FORMAT_OF_TOKEN = {token: number for number, tokens in _TOKENS_OF_FORMAT.items() for token in tokens}
 
 
 @dataclass(frozen=True)
@@ -148,7 +152,7 @@ class KernelName:
 
     @property
     def sort_block_m(self) -> int | None:
-        """Rows of a sorted block that the kernel reads: `_sbm`, else the tile's M. None where the name does not tell (FLAT asm)."""
+        """Rows of the sorted block that it reads: `_sbm`, else the tile's M; None for FLAT asm, which does not tell."""
         if self.family == "asm_1stage" and "flat" in self._asm_words:
             return None
         return self._number("sbm", self.tile_m) if "sbm" in self.template.names else self.tile_m
@@ -166,13 +170,13 @@ class KernelName:
 
     @property
     def out_quant(self) -> str | None:
-        """The MX format that stage 1's epilogue quantises its output to, `fp4` or `fp8`; None where it writes 16 bits."""
+        """The MX format that stage 1's epilogue quantises to, `fp4` or `fp8`; None where it leaves that to others."""
         fused = {"opus_moe1": "fp8", "mxmoe_g1": "fp4"}
         return self._text("out_quant") or fused.get(self.family)
 
     @property
     def mode(self) -> str | None:
-        """How a FlyDSL or opus stage 2 sums over slots, `atomic` or `reduce`, as named: AITER runs bf16 activations atomic always."""
+        """How stage 2 sums over slots, `atomic` or `reduce`, as named; bf16 activations are always atomic."""
         if self.family == "mxmoe_g2":
             return self._text("mode") or "reduce"
         if self.family == "opus_moe2":
@@ -181,7 +185,7 @@ class KernelName:
 
     @property
     def slot_quant(self) -> str | None:
-        """The format that stage 2 rounds each slot's result to before the sum, `fp4` or `fp8`; None for 16 bits or atomics."""
+        """What stage 2 rounds each slot's result to before the sum, `fp4` or `fp8`; None for no rounding."""
         if self.family == "opus_moe2" and self._text("out") == "fp8":
             return "fp8"
         return "fp4" if self.f4out else None
@@ -202,7 +206,7 @@ class KernelName:
 
     @property
     def activation(self) -> str | None:
-        """The activation compiled in; None where it is an argument. mxmoe runs SiLU whatever it is asked for (contract 3.4)."""
+        """The activation compiled in; None where it is an argument. mxmoe always runs SiLU (contract 3.4)."""
         return "silu" if self.family == "mxmoe_g1" else self._text("activation")
 
     @property
@@ -222,7 +226,7 @@ class KernelName:
 
     @property
     def bnt(self) -> int | None:
-        """The cache modifier of weight loads: 0 cached, 2 non-temporal. Stage 1 defaults to 2, stage 2 to 0 (contract 4.1)."""
+        """The cache modifier of weight loads: 0 cached, 2 non-temporal; by default 2 in stage 1, 0 in stage 2."""
         return self._number("bnt", 2 if self.stage == 1 else 0)
 
     @property
@@ -254,18 +258,20 @@ class KernelName:
 
     @property
     def _asm_words(self) -> list[str]:
-        return [word for field in ("before", "middle", "after") for word in (self._text(field) or "").split("_") if word]
+        return [
+            word for field in ("before", "middle", "after") for word in (self._text(field) or "").split("_") if word
+        ]
 
     @property
     def corrected(self) -> str:
-        """The name with the length prefix that its mangled symbol needs; the name itself where it has none or it is right."""
+        """The name with the length prefix that its mangled symbol needs; unchanged where it has none or it is right."""
         if "length" not in self.template.names:
             return self.render()
         symbol = self.render().removeprefix(f"_ZN5aiter{self._number('length')}").removesuffix("E")
         return f"_ZN5aiter{len(symbol)}{symbol}E"
 
     def matches(self, policy: Mapping[str, object]) -> bool:
-        """Whether every field of the policy has the stated value. Field names are those of POLICY_FIELDS; raises AttributeError for others."""
+        """Whether every field has the stated value. Raises AttributeError for a name that is not in POLICY_FIELDS."""
         return all(_same(getattr(self, name), expected) for name, expected in policy.items())
 
 
@@ -288,7 +294,7 @@ def parse(name: str) -> KernelName | None:
 
 @dataclass(frozen=True)
 class PolicyField:
-    """A field that kernel policies may match: its name, the type of its value, and its legal values where they are few."""
+    """A field that kernel policies may match: its name, its value's type, and the legal values where they are few."""
 
     name: str
     type: type[int] | type[str] | type[bool]

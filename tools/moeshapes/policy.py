@@ -10,7 +10,7 @@ from moeshapes.findings import Place
 
 @dataclass(frozen=True)
 class Deny:
-    """Kernels that match every field of `match` (names and types: `kernel_name.POLICY_FIELDS`) are refused for `reason`."""
+    """Kernels with every field of `match` (names and types: `kernel_name.POLICY_FIELDS`) are refused for `reason`."""
 
     match: Mapping[str, object]
     reason: str

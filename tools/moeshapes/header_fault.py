@@ -1,0 +1,42 @@
+"""Headers of tables: columns that are absent, doubled or misspelt."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from moeshapes.cell import DEFAULT_OF_ABSENT_COLUMN, KNOWN_COLUMNS, offset
+from moeshapes.findings import Finding, Place
+from moeshapes.rule import Rule, Severity
+from moeshapes.spelling import nearest
+
+BAD_COLUMNS = Rule(
+    "MOE105",
+    "bad-columns",
+    Severity.ERROR,
+    what="A header lacks a column, misspells one or has one twice.",
+    why="AITER fills an absent column with 0 when it merges tables, so the rows would silently mean something else.",
+    fix="Correct the header; no row of the file is read until then.",
+)
+
+
+def column_faults(header: Sequence[str], required: Sequence[str], tuned: bool, place: Place) -> Iterator[Finding]:
+    """Columns that are absent, doubled, unnamed or misspelt. Columns not known today are right."""
+    for column, count in Counter(header).items():
+        at = Place(place.file, place.line, offset(header, header.index(column)))
+        if not column:
+            yield Finding(BAD_COLUMNS, at, "a column has no name")
+        elif count > 1:
+            yield Finding(BAD_COLUMNS, at, f"column `{column}` stands {count} times")
+    absent = [column for column in (*required, *(DEFAULT_OF_ABSENT_COLUMN if tuned else ())) if column not in header]
+    misspelt = {
+        column: meant for column in header if column not in KNOWN_COLUMNS and (meant := nearest(column, absent))
+    }
+    for column, meant in misspelt.items():
+        at = Place(place.file, place.line, offset(header, header.index(column)))
+        yield Finding(
+            BAD_COLUMNS, at, f"unknown column `{column}`: did you mean `{meant}`?", f"Rename it to `{meant}`."
+        )
+    for column in absent:
+        if column in required and column not in misspelt.values():
+            yield Finding(BAD_COLUMNS, place, f"column `{column}` is missing", f"Add `{column}`.")
