@@ -10,7 +10,7 @@ BASE_VENV = .venv-base-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.ver
 
 # `make … VENV=` uses the current interpreter as it is: no pip, the package read from tools/.
 ifeq ($(strip $(VENV)),)
-RUN := PYTHONPATH="tools$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON)
+RUN := PYTHONPATH="$(CURDIR)/tools$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON)
 SETUP = @$(PYTHON) tools/bootstrap.py --as-is --needs click yaml jsonschema $(NEEDS)
 else
 RUN := $(VENV)/bin/python

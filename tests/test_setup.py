@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from checkout import copy_checkout
+from process import run_python
 
 LIST_SCHEMAS = (
     "from importlib.resources import files; import moeshapes.cli; "
@@ -22,8 +23,9 @@ def schemas_of(root: Path) -> list[str]:
     return sorted(path.name for path in (root / "schema").glob("*.json"))
 
 
-def run_python(*arguments: str, cwd: Path) -> str:
-    done = subprocess.run([sys.executable, *arguments], cwd=cwd, check=True, capture_output=True, text=True)
+def last_line_of(code: str, cwd: Path) -> str:
+    done = run_python("-c", code, cwd=cwd)
+    assert done.returncode == 0, done.stderr
     return done.stdout.strip().splitlines()[-1]
 
 
@@ -31,7 +33,7 @@ def built(checkout: Path, kind: str, to: Path) -> Path:
     """Builds a `wheel` or an `sdist` with the setuptools at hand, so that no registry is needed."""
     to.mkdir(exist_ok=True)
     call = f"from setuptools import build_meta; print(build_meta.build_{kind}({str(to)!r}))"
-    return to / run_python("-c", call, cwd=checkout)
+    return to / last_line_of(call, cwd=checkout)
 
 
 @pytest.mark.parametrize("through_sdist", [False, True], ids=["wheel", "sdist then wheel"])
@@ -48,11 +50,11 @@ def test_the_wheel_carries_the_schemas(tmp_path: Path, root: Path, through_sdist
     assert {path.name for path in installed.iterdir() if path.suffix != ".dist-info"} == {"moeshapes"}
     assert schemas_of(root)
     import_it = f"import sys; sys.path.insert(0, {str(installed)!r}); {LIST_SCHEMAS}"
-    assert run_python("-c", import_it, cwd=tmp_path).split() == schemas_of(root)
+    assert last_line_of(import_it, cwd=tmp_path).split() == schemas_of(root)
 
 
 def test_this_installation_finds_the_schemas(root: Path) -> None:
-    assert run_python("-c", LIST_SCHEMAS, cwd=root / "tools").split() == schemas_of(root)
+    assert last_line_of(LIST_SCHEMAS, cwd=root / "tools").split() == schemas_of(root)
 
 
 def make(root: Path, *arguments: str) -> str:
@@ -81,7 +83,7 @@ def test_without_a_venv_the_current_interpreter_runs_from_tools(root: Path) -> N
     dry = make(root, "--dry-run", "generate", "VENV=", f"PYTHON={sys.executable}")
     assert "--as-is" in dry
     assert ".venv" not in dry.replace(sys.executable, "")
-    assert f'PYTHONPATH="tools${{PYTHONPATH:+:$PYTHONPATH}}" {sys.executable} -m moeshapes generate' in dry
+    assert f'PYTHONPATH="{root}/tools${{PYTHONPATH:+:$PYTHONPATH}}" {sys.executable} -m moeshapes generate' in dry
 
 
 def test_the_variables_reach_the_command(root: Path) -> None:

@@ -1,0 +1,27 @@
+"""The command line in a process of its own, from this checkout, whatever is installed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+TOOLS = Path(__file__).resolve().parent.parent / "tools"
+
+
+def environment() -> dict[str, str]:
+    """This process's environment with the checkout's package in front."""
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(TOOLS), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
+    }
+
+
+def run_moeshapes(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return run_python("-m", "moeshapes", *arguments, cwd=cwd)
+
+
+def run_python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True, check=False)
