@@ -1,0 +1,245 @@
+"""From shapes to table rows and uses, and what only shows when all shapes are seen together."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
+
+from moeshapes.findings import Finding, Place
+from moeshapes.geometry import Geometry, geometry
+from moeshapes.model import Block, Model
+from moeshapes.policy import Deny
+from moeshapes.reach import unasked_buckets
+from moeshapes.recipe import Format, torch_dtype
+from moeshapes.row import Key, UntunedRow
+from moeshapes.rule import Rule, Severity
+from moeshapes.schema_check import nearest
+from moeshapes.shape import Entry, Gpu, Shape
+from moeshapes.use import Use
+
+UNKNOWN_MODEL = Rule(
+    "MOE046", "unknown-model", Severity.ERROR,
+    what="A shape file names a model, or a block of a model, that is not there.",
+    why="Its rows cannot be derived.",
+    fix="Correct the name, or add the model to models/.",
+)  # fmt: skip
+ROW_TWICE = Rule(
+    "MOE050", "row-twice", Severity.ERROR,
+    what="One row is declared twice with the same use.",
+    why="Whoever changes one of the two will not see the other, and the row would be verified twice.",
+    fix="Keep one. Checkpoints that share an architecture share a model file: list them under `checkpoint`.",
+)  # fmt: skip
+ROW_IN_TWO_FILES = Rule(
+    "MOE051", "row-in-two-files", Severity.ERROR,
+    what="One row for one GPU is declared for two CSV files.",
+    why="Tuned, it would stand in both, and AITER stops at start on a key that it finds twice.",
+    fix="Name one CSV in both shape files.",
+)  # fmt: skip
+POLICY_CONFLICT = Rule(
+    "MOE052", "policy-conflict", Severity.ERROR,
+    what="Shapes that share a row deny different kernels.",
+    why="A table has one tuned row for the key: a kernel cannot be allowed for one use of it and denied for another.",
+    fix="Give both shapes the same `kernels.deny`.",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DeclaredRow:
+    """A row that a shape declares for a CSV, the GPUs that it is for, and one use of it. `place` is its token's."""
+
+    csv: str
+    row: UntunedRow
+    gpus: tuple[Gpu, ...]
+    use: Use
+    deny: tuple[Deny, ...]
+    place: Place
+
+    @property
+    def keys(self) -> Iterator[Key]:
+        return (Key(gpu.gfx, gpu.cu_num, self.row) for gpu in self.gpus)
+
+
+@dataclass(frozen=True)
+class Declarations:
+    """All that the YAML files declare. `rows` are in canonical order: by CSV, then as `row_order` says, then by use."""
+
+    models: Mapping[str, Model]
+    shapes: tuple[Shape, ...]
+    rows: tuple[DeclaredRow, ...]
+
+    @cached_property
+    def by_key(self) -> Mapping[Key, tuple[DeclaredRow, ...]]:
+        """What is declared for each key: one DeclaredRow a use."""
+        declared: dict[Key, list[DeclaredRow]] = defaultdict(list)
+        for row in self.rows:
+            for key in row.keys:
+                declared[key].append(row)
+        return {key: tuple(rows) for key, rows in declared.items()}
+
+    def uses_of(self, key: Key) -> tuple[Use, ...]:
+        """The uses of a key; none where no shape declares it."""
+        return tuple(declared.use for declared in self.by_key.get(key, ()))
+
+    def policy_of(self, key: Key) -> tuple[Deny, ...]:
+        """What the shapes of a key deny; they agree where the declarations have no findings."""
+        return next((declared.deny for declared in self.by_key.get(key, ()) if declared.deny), ())
+
+    @cached_property
+    def csvs(self) -> Mapping[str, tuple[UntunedRow, ...]]:
+        """Each untuned CSV's rows in canonical order, each once."""
+        rows: dict[str, dict[UntunedRow, None]] = defaultdict(dict)
+        for declared in self.rows:
+            rows[declared.csv][declared.row] = None
+        return {csv: tuple(unique) for csv, unique in rows.items()}
+
+
+def row_order(row: UntunedRow) -> tuple[object, ...]:
+    """Canonical order of a table: rows of one shape together, with their tokens ascending."""
+    _, *shape = row.cells()
+    return (row.model_dim, row.inter_dim, row.expert, row.topk, shape, row.token)
+
+
+def expand(models: Mapping[str, Model | None], shapes: Iterable[Shape]) -> tuple[Declarations, list[Finding]]:
+    """Every row and use of the shapes, and all that is wrong with them. A model that is None is there but faulty."""
+    findings: list[Finding] = []
+    rows: list[DeclaredRow] = []
+    known = tuple(shapes)
+    for shape in known:
+        for entry in shape.entries:
+            declared, wrong = _expand_entry(shape, entry, models)
+            rows += declared
+            findings += wrong
+    rows.sort(key=lambda declared: (declared.csv, row_order(declared.row), declared.use.id))
+    sound = {name: model for name, model in models.items() if model}
+    return Declarations(sound, known, tuple(rows)), [*findings, *_clashes(rows)]
+
+
+def _expand_entry(
+    shape: Shape, entry: Entry, models: Mapping[str, Model | None]
+) -> tuple[list[DeclaredRow], list[Finding]]:
+    block, findings = _block(shape, entry, models)
+    if block is None:
+        return [], findings
+    dims, findings = geometry(shape, entry, block)
+    findings += unasked_buckets(shape, entry, block)
+    if findings:
+        return [], findings
+    rows = [
+        DeclaredRow(shape.csv, _row(shape, block, dims, token, gfx), gpus, use, shape.deny, place)
+        for gfx, gpus in _by_flavour(shape)
+        for use in _uses(shape, entry, block, dims)
+        for token, place in entry.tokens.items()
+    ]
+    return rows, []
+
+
+def _block(shape: Shape, entry: Entry, models: Mapping[str, Model | None]) -> tuple[Block | None, list[Finding]]:
+    if shape.model not in models:
+        message = f"there is no model `{shape.model}` in models/{nearest(shape.model, list(models))}"
+        return None, [Finding(UNKNOWN_MODEL, shape.document.place("model"), message)]
+    model = models[shape.model]
+    if model is None:
+        return None, []
+    if entry.block in model.blocks:
+        return model.blocks[entry.block], []
+    hint = nearest(entry.block, list(model.blocks)) or f"; it has {', '.join(model.blocks)}"
+    message = f"model `{shape.model}` has no block `{entry.block}`{hint}"
+    return None, [Finding(UNKNOWN_MODEL, shape.document.place("moe", entry.index, "block"), message)]
+
+
+def _by_flavour(shape: Shape) -> Iterator[tuple[str, tuple[Gpu, ...]]]:
+    """The shape's GPUs, those together whose rows are spelled alike, each group with one of its architectures."""
+    groups: dict[str, list[Gpu]] = defaultdict(list)
+    for gpu in sorted(shape.gpus):
+        groups[torch_dtype(Format.FP8, gpu.gfx) if Format.FP8 in (shape.recipe.a, shape.recipe.w) else ""].append(gpu)
+    return ((gpus[0].gfx, tuple(gpus)) for gpus in groups.values())
+
+
+def _row(shape: Shape, block: Block, dims: Geometry, token: int, gfx: str) -> UntunedRow:
+    return UntunedRow(
+        token=token,
+        model_dim=dims.model_dim,
+        inter_dim=dims.inter_dim,
+        expert=dims.expert,
+        topk=dims.topk,
+        act_type=f"ActivationType.{block.activation.capitalize()}",
+        dtype=torch_dtype(Format.BF16, gfx),
+        q_dtype_a=torch_dtype(shape.recipe.a, gfx),
+        q_dtype_w=torch_dtype(shape.recipe.w, gfx),
+        q_type=str(shape.recipe.q_type),
+        use_g1u1=1,
+        doweight_stage1=int(shape.doweight_stage1),
+    )
+
+
+def _uses(shape: Shape, entry: Entry, block: Block, dims: Geometry) -> list[Use]:
+    use = Use(
+        deployment=shape.deployment,
+        block=entry.block,
+        recipe=shape.recipe.name,
+        activation=block.activation,
+        gate_mode=shape.gate_mode,
+        hidden_pad=dims.hidden_pad,
+        intermediate_pad=dims.intermediate_pad,
+        swiglu_limit=block.swiglu_limit,
+        swiglu_alpha=block.swiglu_alpha,
+        situ_beta=block.situ_beta,
+        situ_linear_beta=block.situ_linear_beta,
+        bias=block.bias,
+        shared_experts=dims.shared_experts,
+        env=shape.env,
+    )
+    if not (dims.hidden_pad or dims.intermediate_pad):
+        return [use]
+    return [replace(use, pads=pads) for pads in shape.pads]
+
+
+def _clashes(rows: Iterable[DeclaredRow]) -> Iterator[Finding]:
+    """Pairs of declarations of one row that cannot both stand, reported at both places, their tokens together."""
+    tokens: dict[tuple[Rule, Place, Place, str], list[int]] = defaultdict(list)
+    by_row: dict[UntunedRow, list[DeclaredRow]] = defaultdict(list)
+    for declared in rows:
+        by_row[declared.row].append(declared)
+    for row, same in by_row.items():
+        for one, other in combinations(same, 2):
+            for rule in _clash_rules(one, other):
+                for here, there in ((one, other), (other, one)):
+                    tokens[rule, here.place, there.place, _described(here)].append(row.token)
+    for (rule, place, other_place, described), counts in tokens.items():
+        message = _CLASH[rule].format(row=described, tokens=", ".join(map(str, counts)), there=other_place)
+        yield Finding(rule, place, message)
+
+
+_CLASH = {
+    ROW_TWICE: "row {row} at tokens {tokens} is declared with the same use at {there}",
+    ROW_IN_TWO_FILES: "row {row} at tokens {tokens} is declared for another CSV at {there}",
+    POLICY_CONFLICT: "row {row} at tokens {tokens} is shared with {there}, which denies other kernels",
+}
+
+
+def _clash_rules(one: DeclaredRow, other: DeclaredRow) -> Iterator[Rule]:
+    if not set(one.gpus) & set(other.gpus):
+        return
+    if one.csv != other.csv:
+        yield ROW_IN_TWO_FILES
+    if _computed(one.use) == _computed(other.use):
+        yield ROW_TWICE
+    if _denied(one) != _denied(other):
+        yield POLICY_CONFLICT
+
+
+def _computed(use: Use) -> Use:
+    """A use without the names of who has it."""
+    return replace(use, deployment="", block="")
+
+
+def _denied(declared: DeclaredRow) -> set[frozenset[tuple[str, object]]]:
+    return {frozenset(deny.match.items()) for deny in declared.deny}
+
+
+def _described(declared: DeclaredRow) -> str:
+    row = declared.row
+    return f"{row.model_dim}/{row.inter_dim}/{row.expert}/{row.topk} {declared.use.recipe}"

@@ -1,0 +1,94 @@
+"""Where things stand in a repository of shapes, and reading all its declarations."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from moeshapes.document import load_document
+from moeshapes.expand import Declarations, expand
+from moeshapes.findings import Finding, Place
+from moeshapes.model import Model, read_model
+from moeshapes.rule import Rule, Severity
+from moeshapes.shape import Shape, read_shape
+
+MODELS = "models"
+SHAPES = "shapes"
+CONFIGS = "generated/aiter/configs"
+"""AITER's aiter/configs: its general list stands here, the tables of single models in model_configs below."""
+GENERAL_UNTUNED = "untuned_fmoe.csv"
+
+FILE_NAME = Rule(
+    "MOE005", "file-name", Severity.ERROR,
+    what="A YAML file stands where, or is named as, no declaration is read.",
+    why="Whoever wrote it believes that it counts. Names also become the names of deployments and records.",
+    fix="Name it models/NAME.yaml or shapes/MODEL/NAME.yaml, with lower-case letters, digits, `.`, `_` and `-`.",
+)  # fmt: skip
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*\.yaml")
+_FOLDER = re.compile(r"[a-z0-9][a-z0-9._-]*")
+
+
+def csv_path(csv: str) -> str:
+    """Where an untuned or tuned CSV of that name stands, below the repository's root."""
+    general = csv in (GENERAL_UNTUNED, tuned_name(GENERAL_UNTUNED))
+    return f"{CONFIGS}/{csv}" if general else f"{CONFIGS}/model_configs/{csv}"
+
+
+def tuned_name(untuned: str) -> str:
+    """The tuned CSV's name for an untuned one's: its last `untuned` becomes `tuned`."""
+    before, _, after = untuned.rpartition("untuned")
+    return f"{before}tuned{after}"
+
+
+def load_declarations(root: Path) -> tuple[Declarations, list[Finding]]:
+    """Everything that models/ and shapes/ below `root` declare, and all that is wrong with it.
+
+    Nothing in the files makes it raise. Findings show paths relative to `root`. Where there are errors among them, the
+    declarations are those of the sound parts.
+    """
+    findings: list[Finding] = []
+    models: dict[str, Model | None] = {}
+    for path, name in _yaml_files(root, MODELS, findings):
+        document, wrong = load_document(path, name)
+        model_id = path.stem
+        models[model_id] = None
+        if document:
+            models[model_id], wrong = read_model(model_id, document)
+        findings += wrong
+    shapes: list[Shape] = []
+    for path, name in _yaml_files(root, SHAPES, findings):
+        document, wrong = load_document(path, name)
+        if document:
+            shape, wrong = read_shape(name.removeprefix(f"{SHAPES}/").removesuffix(".yaml"), document)
+            shapes += [shape] if shape else []
+        findings += wrong
+    declarations, wrong = expand(models, shapes)
+    return declarations, findings + wrong
+
+
+def _yaml_files(root: Path, folder: str, findings: list[Finding]) -> Iterator[tuple[Path, str]]:
+    """The YAML files of a folder with their paths below the root, in order. Those with unfit names become findings."""
+    for directory, folders, files in os.walk(root / folder):
+        folders.sort()
+        for file in sorted(files):
+            path = Path(directory, file)
+            name = path.relative_to(root).as_posix()
+            if not file.lower().endswith((".yaml", ".yml")):
+                continue
+            fault = _name_fault(name.split("/")[1:], folder)
+            if fault:
+                findings.append(Finding(FILE_NAME, Place(name), fault))
+            else:
+                yield path, name
+
+
+def _name_fault(parts: list[str], folder: str) -> str:
+    *folders, file = parts
+    if not _NAME.fullmatch(file) or not all(_FOLDER.fullmatch(part) for part in folders):
+        return f"`{'/'.join(parts)}` is not a name of lower-case letters, digits, `.`, `_` and `-` that ends in .yaml"
+    if folder == MODELS and folders:
+        return f"a model stands in {MODELS}/ itself, not in a folder below it"
+    return ""

@@ -1,0 +1,240 @@
+"""Shapes: how one model is served at one parallelism, and which token buckets are to be tuned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from moeshapes.dispatch import VARIABLES, bucket_of, is_reachable_bucket
+from moeshapes.document import Document
+from moeshapes.findings import Finding, Place
+from moeshapes.kernel_name import POLICY_FIELDS, PolicyField
+from moeshapes.policy import Deny
+from moeshapes.recipe import RECIPES, Recipe
+from moeshapes.rule import Rule, Severity
+from moeshapes.schema_check import check_schema, nearest
+from moeshapes.tokens import parse_tokens
+
+TOKEN_RANGE = Rule(
+    "MOE030", "token-range", Severity.ERROR,
+    what="A range of token buckets does not run from one power of two up to another.",
+    why="Buckets up to 32768 are powers of two, so other ends leave in doubt which buckets are meant.",
+    fix="Write a range such as 1..32768 or 2048.., or list the buckets.",
+)  # fmt: skip
+UNREACHABLE_BUCKET = Rule(
+    "MOE031", "unreachable-bucket", Severity.ERROR,
+    what="A token count is declared that no call of fused_moe ever looks up, or is marked so and is not.",
+    why="A row for it costs tuning time and is never used.",
+    fix="Use a power of two up to 32768, or 131072.",
+)  # fmt: skip
+BUCKET_TWICE = Rule(
+    "MOE032", "bucket-twice", Severity.ERROR,
+    what="One entry names a token bucket twice: to be tuned and left out, or twice in one of the two.",
+    why="It cannot be told which of the two is meant.",
+    fix="Keep one of them.",
+)  # fmt: skip
+ENVIRONMENT_VALUE = Rule(
+    "MOE033", "environment-value", Severity.ERROR,
+    what="An environment variable that AITER reads as a whole number has another value.",
+    why="AITER fails at start, or reads something that was not meant.",
+    fix="Give it a whole number.",
+)  # fmt: skip
+POLICY_FIELD = Rule(
+    "MOE034", "policy-field", Severity.ERROR,
+    what="A kernel policy matches on a field or value that no kernel name has.",
+    why="It would deny nothing, and look as if it did.",
+    fix="Use a field of the kernel grammar with one of its values.",
+)  # fmt: skip
+
+_REQUIRED = ("model", "tp", "csv", "gpus", "recipe", "moe")
+
+
+@dataclass(frozen=True, order=True)
+class Gpu:
+    """A device that serves: its architecture and its compute units."""
+
+    gfx: str
+    cu_num: int
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Why a token bucket is not tuned, and where that is said."""
+
+    reason: str
+    place: Place
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A block of the model as it is served: item `index` of `moe`. `tokens` maps each bucket to tune to its place."""
+
+    index: int
+    block: str
+    shared_experts_fused: bool
+    tokens: Mapping[int, Place]
+    left_out: Mapping[int, LeftOut]
+    unreachable: frozenset[int]
+    override: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A shape file. `deployment` is its path below shapes/ without .yaml; `pad` maps dims to their multiples."""
+
+    deployment: str
+    model: str
+    tp: int
+    ep: int
+    csv: str
+    gpus: tuple[Gpu, ...]
+    recipe: Recipe
+    gate_mode: str
+    env: Mapping[str, str]
+    pad: Mapping[str, int]
+    pads: tuple[str, ...]
+    doweight_stage1: bool
+    entries: tuple[Entry, ...]
+    deny: tuple[Deny, ...]
+    document: Document
+
+
+def read_shape(deployment: str, document: Document) -> tuple[Shape | None, list[Finding]]:
+    """The sound part of a shape file, None where it is too little, and all that is wrong with the file by itself."""
+    value, findings = check_schema(document, "shape")
+    reader = _Reader(document, findings)
+    entries = tuple(reader.entry(n, entry) for n, entry in enumerate(value.get("moe", ())) if entry is not None)
+    deny = tuple(reader.deny(n, item) for n, item in enumerate(value.get("kernels", {}).get("deny", ())) if item)
+    env = reader.env(value.get("env", {}))
+    if any(key not in value for key in _REQUIRED):
+        return None, findings
+    pads = value.get("pads", "zeros")
+    shape = Shape(
+        deployment=deployment,
+        model=value["model"],
+        tp=value["tp"],
+        ep=value.get("ep", 1),
+        csv=value["csv"],
+        gpus=tuple(Gpu(**gpu) for gpu in value["gpus"] if gpu),
+        recipe=RECIPES[value["recipe"]],
+        gate_mode=value.get("gate_mode", "separated"),
+        env=env,
+        pad=value.get("pad", {}),
+        pads=tuple(pads) if isinstance(pads, list) else (pads,),
+        doweight_stage1=value.get("doweight_stage1", False),
+        entries=entries,
+        deny=deny,
+        document=document,
+    )
+    return shape, findings
+
+
+class _Reader:
+    """Reads the parts of a shape file that a schema cannot judge."""
+
+    def __init__(self, document: Document, findings: list[Finding]) -> None:
+        self.document = document
+        self.findings = findings
+
+    def entry(self, index: int, value: Mapping[str, Any]) -> Entry:
+        path = ("moe", index)
+        marked = value.get("unreachable")
+        unreachable = set(self._tokens(marked["tokens"], *path, "unreachable", "tokens")) if marked else set()
+        tokens = self._tokens(value.get("tokens", []), *path, "tokens")
+        left_out = self._left_out(value, index)
+        for token in tokens.keys() & left_out.keys():
+            message = f"bucket {token} is left out here and listed at line {tokens[token].line}"
+            self._report(BUCKET_TWICE, left_out[token].place, message)
+        self._check_reachable(tokens, unreachable, index)
+        return Entry(
+            index=index,
+            block=value["block"],
+            shared_experts_fused=value.get("shared_experts") == "fused",
+            tokens=tokens,
+            left_out=left_out,
+            unreachable=frozenset(unreachable),
+            override={key: number for key, number in value.get("override", {}).items() if key != "note"},
+        )
+
+    def _tokens(self, value: Any, *path: str | int) -> dict[int, Place]:
+        """The token counts of one `tokens` value, with their places, in the order written."""
+        found: dict[int, Place] = {}
+        sound = [item for item in value if item is not None] if isinstance(value, list) else value
+        for token, below in parse_tokens(sound):
+            place = self.document.place(*path, *below)
+            if isinstance(token, str):
+                self._report(TOKEN_RANGE, place, token)
+            elif token in found:
+                self._report(BUCKET_TWICE, place, f"bucket {token} is listed twice")
+            else:
+                found[token] = place
+        return found
+
+    def _left_out(self, value: Mapping[str, Any], index: int) -> dict[int, LeftOut]:
+        left_out: dict[int, LeftOut] = {}
+        for n, item in enumerate(value.get("left_out", ())):
+            tokens = self._tokens(item["tokens"], "moe", index, "left_out", n, "tokens") if item else {}
+            for token, place in tokens.items():
+                if token in left_out:
+                    self._report(BUCKET_TWICE, place, f"bucket {token} is left out twice")
+                left_out[token] = LeftOut(item["reason"], place)
+                if not is_reachable_bucket(token):
+                    self._report_unreachable(token, place)
+        return left_out
+
+    def _check_reachable(self, tokens: Mapping[int, Place], marked: set[int], index: int) -> None:
+        for token, place in tokens.items():
+            if not is_reachable_bucket(token) and token not in marked:
+                self._report_unreachable(token, place)
+        for token in sorted(marked):
+            place = self.document.place("moe", index, "unreachable", "tokens")
+            if is_reachable_bucket(token):
+                self._report(UNREACHABLE_BUCKET, place, f"bucket {token} is marked unreachable, but calls look it up")
+            elif token not in tokens:
+                self._report(UNREACHABLE_BUCKET, place, f"{token} is marked unreachable, but is not among the `tokens`")
+
+    def _report_unreachable(self, token: int, place: Place) -> None:
+        bucket = bucket_of(token)
+        message = f"no call looks up {token} tokens: calls of {token} tokens look up {bucket}"
+        remedy = f"Write {bucket}, or list {token} under `unreachable` with a note on why its row is kept."
+        self._report(UNREACHABLE_BUCKET, place, message, remedy)
+
+    def env(self, value: Mapping[str, int | str]) -> dict[str, str]:
+        """The environment as text, without values that AITER could not read."""
+        texts = {name: str(setting) for name, setting in value.items()}
+        for name in VARIABLES:
+            if name in texts and not texts[name].lstrip("-").isdecimal():
+                message = f"`{name}` is `{texts[name]}`, which is not a whole number"
+                self._report(ENVIRONMENT_VALUE, self.document.place("env", name), message)
+                del texts[name]
+        return texts
+
+    def deny(self, index: int, value: Mapping[str, Any]) -> Deny:
+        path = ("kernels", "deny", index)
+        for name, expected in value["match"].items():
+            fault = _policy_fault(name, expected)
+            if fault:
+                self._report(POLICY_FIELD, self.document.key_place(*path, "match", name), fault)
+        return Deny(value["match"], value["reason"], self.document.place(*path))
+
+    def _report(self, rule: Rule, place: Place, message: str, remedy: str = "") -> None:
+        self.findings.append(Finding(rule, place, message, remedy))
+
+
+_FIELDS: Mapping[str, PolicyField] = {field.name: field for field in POLICY_FIELDS}
+
+
+def _policy_fault(name: str, expected: object) -> str:
+    """Why a policy cannot match on this field and value; empty where it can."""
+    if name not in _FIELDS:
+        hint = nearest(name, list(_FIELDS)) or f"; there are {', '.join(_FIELDS)}"
+        return f"kernel names have no field `{name}`{hint}"
+    field = _FIELDS[name]
+    if type(expected) is not field.type:
+        kind = {int: "a whole number", str: "text", bool: "true or false"}[field.type]
+        return f"`{name}` must be {kind}, not `{expected}`"
+    if field.choices and expected not in field.choices:
+        hint = nearest(str(expected), [str(choice) for choice in field.choices])
+        return f"`{name}` is never `{expected}`; it is {', '.join(map(str, field.choices))}{hint}"
+    return ""
