@@ -1,0 +1,49 @@
+"""What the verifier asks of a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from moeshapes.workload import Call, Layer
+
+
+class Stages(Protocol):
+    """The two stages alone, for backends that can run them apart."""
+
+    def first(self, call: Call) -> Tensor:
+        """The intermediate as stage 2 would read it: values fp32 `[M * k, I]`, slots of a token together, logical width."""
+
+    def second(self, call: Call, intermediate: Tensor) -> Tensor:
+        """Stage 2 fed with those values: bf16 `[M, H]`, padded width. They are on the recipe's grid already."""
+
+
+class Arm(Protocol):
+    """One way to compute calls of a prepared layer: a row's kernels, or what runs without a row."""
+
+    def run(self, call: Call, out: Tensor | None = None) -> Tensor:
+        """The layer's output, bf16 `[M, H]` with padded width. `out` has at least M rows: the first M are written."""
+
+    def launched(self) -> list[str]:
+        """The kernels that really ran, as the backend knows them."""
+
+    def stages(self) -> Stages | None:
+        """The stages alone, None where the backend cannot run them apart."""
+
+
+class Prepared(Protocol):
+    """A layer laid out for the backend's kernels; kept while jobs share it."""
+
+    def arm(self, launch: Mapping[str, Any] | None, token: int) -> Arm:
+        """The arm of a row's launch fields (row.LAUNCH_COLUMNS) or, for None, of what runs at bucket `token` without a row."""
+
+
+class Backend(Protocol):
+    """`emulated` backends prove a recipe and this harness, never silicon."""
+
+    name: str
+    emulated: bool
+
+    def prepare(self, layer: Layer) -> Prepared: ...

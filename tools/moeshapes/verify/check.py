@@ -1,0 +1,223 @@
+"""Verifies one job on one device: runs the arm at each token count, on clean and on poisoned memory, and judges every output."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from moeshapes import oracle
+from moeshapes.arithmetic import Arithmetic, arithmetic_of, default_arithmetic
+from moeshapes.backends.base import Arm, Backend, Prepared
+from moeshapes.verify.job import Job
+from moeshapes.verify.numerics import PROTOCOL, Judgement, Target, by_token, judge, target_of, worst_of
+from moeshapes.verify.poison import Poison
+from moeshapes.verify.runs import A, Run, runs_of
+from moeshapes.workload import Call, Layer, draw_calls, draw_layer
+
+_SENTINEL = 1.0
+_ROWS_AFTER = 3
+"""Rows past the last token in an out buffer, which must come back as they were."""
+
+
+@dataclass
+class LayerCache:
+    """The last layer that was drawn and prepared, since neighbouring jobs share it."""
+
+    key: str = ""
+    layer: Layer | None = None
+    prepared: Prepared | None = None
+
+    def get(self, job: Job, backend: Backend) -> tuple[Layer, Prepared]:
+        if self.key != job.layer_key or self.layer is None or self.prepared is None:
+            self.layer = self.prepared = None
+            self.layer = draw_layer(job.problem, job.seed, torch.device(job.device), job.max_elements)
+            self.prepared = backend.prepare(self.layer)
+            self.key = job.layer_key
+        return self.layer, self.prepared
+
+
+@dataclass
+class _Seen:
+    """What the runs of one token count showed."""
+
+    judgements: list[tuple[int, Judgement]] = field(default_factory=list)
+    repeats: list[Tensor] = field(default_factory=list)
+    overwritten: bool = False
+
+    def failures(self) -> list[tuple[int, Judgement]]:
+        return [(number, judgement) for number, judgement in self.judgements if not judgement.passed]
+
+
+def check(job: Job, backend: Backend, cache: LayerCache, progress: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    """The job's result: `verdict` (`pass` or `fail`), `reasons` for a failure, `numerics` and `launched`.
+
+    Errors of the backend are raised, and are the worker's to report.
+    """
+    layer, prepared = cache.get(job, backend)
+    arithmetic = _arithmetic(job)
+    arm = prepared.arm(job.launch, job.token)
+    calls = [draw_calls(layer, count, job.seed + count) for count in job.counts]
+    targets = _targets(layer, calls, arithmetic)
+    counts, reasons = {}, []
+    for position, count in enumerate(job.counts):
+        seen = _run_all(arm, runs_of(job.token, position), calls[position], targets[position], progress)
+        counts[str(count)] = _count_summary(seen, targets[position])
+        reasons += [f"at {count} tokens: {reason}" for reason in _reasons(seen)]
+    stages = _stages(arm, calls[0][A], targets[0][A], layer.problem.topk, arithmetic)
+    reasons += [f"{name} alone is off: {share:.3g} of its limit" for name, share in stages.items() if not share <= 1]
+    numerics: dict[str, Any] = {
+        "protocol": PROTOCOL,
+        "compared_with": "modelled" if arithmetic.modelled else "unmodelled",
+        "arithmetic": arithmetic.as_json(),
+        "counts": counts,
+        "stages": stages,
+        "probes": _probe_share(layer, calls),
+        "weight_sets": len(layer.w1),
+        "baseline": _baseline(job, layer, prepared, arm, calls[0], targets[0]),
+    }
+    verdict = "fail" if reasons else "pass"
+    return {"verdict": verdict, "reasons": reasons, "numerics": _finite(numerics), "launched": arm.launched()}
+
+
+def _arithmetic(job: Job) -> Arithmetic:
+    recipe = job.problem.recipe
+    return default_arithmetic(recipe, job.token) if job.launch is None else arithmetic_of(job.launch, recipe)
+
+
+Calls = tuple[Call, ...]
+
+
+def _targets(layer: Layer, calls: list[Calls], arithmetic: Arithmetic) -> list[list[Target]]:
+    """A target for every call; the references take all calls at once, so that each weight set is decoded once."""
+    flat = [call for group in calls for call in group]
+    exact = oracle.exact(layer, flat)
+    modelled = oracle.modelled(layer, flat, arithmetic)
+    topk = layer.problem.topk
+    found = [target_of(o, r, topk, arithmetic.modelled) for o, r in zip(exact, modelled, strict=True)]
+    width = len(calls[0])
+    return [found[start : start + width] for start in range(0, len(found), width)]
+
+
+def _run_all(
+    arm: Arm, runs: tuple[Run, ...], calls: Calls, targets: list[Target], progress: Callable[[], None]
+) -> _Seen:
+    seen = _Seen()
+    for number, run in enumerate(runs, start=1):
+        output, intact = _run_one(arm, run, calls[run.call])
+        seen.judgements.append((number, judge(output, targets[run.call])))
+        seen.overwritten |= not intact
+        if run.poison is None and run.call == A:
+            seen.repeats.append(output)
+        progress()
+    return seen
+
+
+def _run_one(arm: Arm, run: Run, call: Call) -> tuple[Tensor, bool]:
+    """The output, and whether rows past the last token are as they were."""
+    out = None
+    if run.out_buffer:
+        shape = (call.tokens + _ROWS_AFTER, call.activations.shape[1])
+        out = torch.full(shape, _SENTINEL, dtype=torch.bfloat16, device=call.activations.device)
+        out[: call.tokens] = math.nan
+    if run.poison is None:
+        output = arm.run(call, out)
+    else:
+        with Poison(run.poison):
+            output = arm.run(call, out)
+    intact = out is None or bool((out[call.tokens :] == _SENTINEL).all())
+    return output[: call.tokens].clone(), intact
+
+
+def _reasons(seen: _Seen) -> list[str]:
+    reasons = []
+    failures = seen.failures()
+    if failures:
+        runs = ", ".join(str(number) for number, _ in failures)
+        worst = worst_of([judgement for _, judgement in failures])
+        what = f"{worst.bad_values} NaN or Inf, first at {worst.where}" if worst.bad_values else _how_far(worst)
+        reasons.append(f"{what} (runs {runs} of {len(seen.judgements)})")
+    if seen.overwritten:
+        reasons.append("rows past the last token were written")
+    return reasons
+
+
+def _how_far(worst: Judgement) -> str:
+    return f"token {worst.worst_token} is off by {worst.worst:.3g} of its limit"
+
+
+def _count_summary(seen: _Seen, targets: list[Target]) -> dict[str, Any]:
+    judgements = [judgement for _, judgement in seen.judgements]
+    worst = worst_of(judgements)
+    first = seen.repeats[0]
+    return {
+        "runs": len(judgements),
+        "over_limit": max(j.over_limit for j in judgements),
+        "block_over_limit": max(j.block_over_limit for j in judgements),
+        "worst_token": worst.worst_token,
+        "bad_values": max(j.bad_values for j in judgements),
+        "floor": max(float(target.floor.max()) for target in targets),
+        "deterministic": all(bitwise_equal(first, other) for other in seen.repeats[1:]),
+        "spread": max((_spread(first, other, targets[A]) for other in seen.repeats[1:]), default=0.0),
+    }
+
+
+def bitwise_equal(one: Tensor, other: Tensor) -> bool:
+    return bool((one.view(torch.uint8) == other.view(torch.uint8)).all())
+
+
+def _spread(one: Tensor, other: Tensor, target: Target) -> float:
+    """How far two outputs of the same call are apart, as a share of the limit: NaN-free only where both are."""
+    difference = (one.double() - other.double())[:, : target.centre.shape[1]]
+    return float((difference.norm(dim=1) / target.allowance).max())
+
+
+def _stages(arm: Arm, call: Call, target: Target, topk: int, arithmetic: Arithmetic) -> dict[str, float]:
+    """Each stage alone, as a share of its limit; empty where the backend cannot, or the arithmetic is not modelled."""
+    stages = arm.stages()
+    if stages is None or not arithmetic.modelled:
+        return {}
+    intermediate = target.modelled.intermediate
+    first = by_token(stages.first(call).double() - intermediate, topk).norm(dim=1)
+    first_share = (first / target.intermediate_limit(topk)).nan_to_num(nan=math.inf)
+    second = judge(stages.second(call, intermediate), target)
+    return {"stage 1": float(first_share.max()), "stage 2": second.worst}
+
+
+def _probe_share(layer: Layer, calls: list[Calls]) -> dict[str, float]:
+    problem = layer.problem
+    probed = {pair for group in calls for call in group for pair in call.probes}
+    pairs = problem.expert * -(-problem.logical_model_dim // problem.k_block)
+    return {"probed": len(probed), "pairs": pairs, "share": len(probed) / pairs}
+
+
+def _baseline(
+    job: Job, layer: Layer, prepared: Prepared, arm: Arm, calls: Calls, targets: list[Target]
+) -> dict[str, Any] | None:
+    """What runs without the row, judged likewise; None for a default plan, which is that already."""
+    if job.launch is None:
+        return None
+    call, recipe = calls[A], job.problem.recipe
+    arithmetic = default_arithmetic(recipe, job.token)
+    modelled = oracle.modelled(layer, [call], arithmetic)[0]
+    target = target_of(targets[A].exact, modelled, job.problem.topk, arithmetic.modelled)
+    baseline = prepared.arm(None, job.token)
+    output = baseline.run(call)
+    return {
+        "over_limit": judge(output, target).worst,
+        "launched": baseline.launched(),
+        "bitwise_equal": bitwise_equal(output, arm.run(call)),
+    }
+
+
+def _finite(value: Any) -> Any:
+    """Infinite shares as text: JSON has no infinity."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return "inf"
+    return value

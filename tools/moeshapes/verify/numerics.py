@@ -1,0 +1,109 @@
+"""When an output is right: by its worst token, against the references.
+
+With O the exact result, R_v the arithmetic that the kernel states, |.| the Euclidean norm of a token's logical columns,
+s_t = max(|O_t|, 1e-3 max_t |O_t|) and b = 2^-8 (1 + sqrt(topk) / 2), a token is right if |K_t - R_v,t| <= b s_t and if no
+block of 32 columns is off by more than 3 b times the token's RMS block. Where no R_v models the kernel, |K_t - O_t| <=
+(floor_t + b) s_t with floor_t = |R_t - O_t| / s_t. The constants belong to PROTOCOL: change one, raise it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from moeshapes.oracle import Reference
+
+PROTOCOL = 1
+_BLOCK = 32
+_BLOCK_ALLOWANCE = 3.0
+_SMALLEST_TOKEN = 1e-3
+
+
+def bound(topk: int) -> float:
+    """b: bf16 output and slots, and the order in which slots are added."""
+    return float(2**-8 * (1 + topk**0.5 / 2))
+
+
+@dataclass(frozen=True)
+class Target:
+    """What one call's output is judged by: fp64 `[M, H]` centre, fp64 `[M]` allowances a token and a block of columns."""
+
+    centre: Tensor
+    allowance: Tensor
+    block_allowance: Tensor
+    exact: Reference
+    modelled: Reference
+    floor: Tensor
+
+    def intermediate_limit(self, topk: int) -> Tensor:
+        """`[M]`: what stage 1 alone may be off by, over a token's slots."""
+        return bound(topk) * by_token(self.modelled.intermediate, topk).norm(dim=1)
+
+
+def target_of(exact: Reference, modelled: Reference, topk: int, is_modelled: bool) -> Target:
+    size = exact.output.norm(dim=1)
+    scale = size.clamp(min=_SMALLEST_TOKEN * float(size.max()))
+    b, blocks = bound(topk), -(-exact.output.shape[1] // _BLOCK)
+    floor = (modelled.output - exact.output).norm(dim=1) / scale
+    allowed = b if is_modelled else floor + b
+    block = _BLOCK_ALLOWANCE * allowed * scale / blocks**0.5
+    centre = modelled.output if is_modelled else exact.output
+    return Target(centre, allowed * scale, block, exact, modelled, floor)
+
+
+def by_token(slots: Tensor, topk: int) -> Tensor:
+    """`[M * k, I]` as `[M, k * I]`."""
+    return slots.unflatten(0, (-1, topk)).flatten(1)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One output against its target. `over_limit` is the worst token's error as a share of its limit: right up to 1.
+
+    `bad_values` counts NaN and Inf; where there are any, `where` names the first and the shares are infinite.
+    """
+
+    over_limit: float
+    block_over_limit: float
+    worst_token: int
+    bad_values: int
+    where: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return self.bad_values == 0 and max(self.over_limit, self.block_over_limit) <= 1.0
+
+    @property
+    def worst(self) -> float:
+        return max(self.over_limit, self.block_over_limit)
+
+
+def judge(output: Tensor, target: Target) -> Judgement:
+    """Judges an output `[M, >= H]`, padded columns ignored."""
+    values = output[: target.centre.shape[0], : target.centre.shape[1]].to(torch.float64)
+    bad = ~values.isfinite()
+    if bad.any():
+        token, column = (int(index) for index in bad.nonzero()[0])
+        return Judgement(float("inf"), float("inf"), token, int(bad.sum()), f"token {token}, column {column}")
+    error = values - target.centre
+    share = error.norm(dim=1) / target.allowance
+    # A limit above the error of nothing at all is a token that must be exactly zero.
+    share = torch.where(error.abs().amax(dim=1) == 0, torch.zeros_like(share), share)
+    blocks = block_norms(error).amax(dim=1) / target.block_allowance
+    blocks = torch.where(share == 0, torch.zeros_like(blocks), blocks)
+    return Judgement(float(share.max()), float(blocks.max()), int(share.argmax()), 0)
+
+
+def block_norms(error: Tensor) -> Tensor:
+    """`[M, ceil(H / 32)]`: the norm of each block of 32 columns; the last may be narrower."""
+    filled = torch.nn.functional.pad(error, (0, -error.shape[1] % _BLOCK))
+    return filled.unflatten(1, (-1, _BLOCK)).norm(dim=2)
+
+
+def worst_of(judgements: list[Judgement]) -> Judgement:
+    """The judgement that decides: any with bad values, else the largest share of its limit."""
+    return max(judgements, key=lambda judgement: (judgement.bad_values > 0, judgement.worst))
+
+

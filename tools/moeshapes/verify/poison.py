@@ -1,0 +1,70 @@
+"""Poison: uninitialised memory filled with patterns that show where it is read.
+
+PyTorch's own fill does not cover every type and uses one pattern; its deterministic mode also swaps kernels. So a dispatch
+mode fills what every `empty*` returns, as bytes. NaN patterns where the type has a NaN, else one of two finite patterns, which
+only a second run with the other one tells from data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class Pattern(Enum):
+    """What a run's uninitialised memory holds. FIRST and SECOND spare index types, INDEX fills nothing else.
+
+    SECOND is finite as fp4 and int8, and NaN where bytes turn out to be e8m0 scales.
+    """
+
+    FIRST = 0x77
+    SECOND = 0xFF
+    INDEX = 0x7F
+
+
+_INDEX_TYPES = frozenset({torch.int16, torch.int32, torch.int64})
+_NAN_BYTE = {torch.float8_e4m3fnuz: 0x80, torch.float8_e5m2fnuz: 0x80}
+_EMPTY_OPERATORS = frozenset({"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided"})
+
+
+class Poison(TorchDispatchMode):
+    """Fills uninitialised tensors made while it is active, and counts them in `filled`."""
+
+    def __init__(self, pattern: Pattern) -> None:
+        super().__init__()
+        self.pattern = pattern
+        self.filled = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func._schema.name in _EMPTY_OPERATORS and isinstance(result, Tensor) and result.numel():
+            self._fill(result)
+        return result
+
+    def _fill(self, tensor: Tensor) -> None:
+        byte = fill_byte(tensor.dtype, self.pattern)
+        if byte is None:
+            return
+        storage = tensor.untyped_storage()
+        torch.tensor([], dtype=torch.uint8, device=tensor.device).set_(storage).fill_(byte)
+        self.filled += 1
+
+
+def fill_byte(dtype: torch.dtype, pattern: Pattern) -> int | None:
+    """The byte that fills memory of a type, None for types that the pattern leaves alone. 0xFF is NaN in all other floats."""
+    if dtype in _INDEX_TYPES or pattern is Pattern.INDEX:
+        return pattern.value if dtype in _INDEX_TYPES and pattern is Pattern.INDEX else None
+    if dtype is torch.bool:
+        return None
+    if dtype.is_floating_point and "float4" not in str(dtype):
+        return _NAN_BYTE.get(dtype, 0xFF)
+    return pattern.value
+
+

@@ -1,0 +1,44 @@
+"""Which runs a token count gets: which call each is given, whether its memory is poisoned, whether it gets an out buffer.
+
+Consecutive runs never share inputs, so that a stale output shows; the unpoisoned ones repeat call A, so that determinism is
+judged in PyTorch's ordinary mode; half are poisoned. Large buckets get three, spread over their token counts' patterns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from moeshapes.verify.poison import Pattern
+
+FULL_RUNS_UP_TO = 16
+A, B, C = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Run:
+    call: int
+    poison: Pattern | None = None
+    out_buffer: bool = False
+
+
+_FULL = (
+    Run(A),
+    Run(B),
+    Run(A),
+    Run(C),
+    Run(A),
+    Run(B, Pattern.FIRST),
+    Run(A, Pattern.SECOND),
+    Run(C, Pattern.FIRST),
+    Run(B, Pattern.SECOND, out_buffer=True),
+    Run(A, Pattern.FIRST),
+    Run(C, Pattern.INDEX),
+)
+
+
+def runs_of(bucket: int, position: int) -> tuple[Run, ...]:
+    """The runs at the `position`-th token count of a bucket: ten and one on poisoned indices up to bucket 16, three above."""
+    if bucket <= FULL_RUNS_UP_TO:
+        return _FULL
+    pattern = (Pattern.FIRST, Pattern.SECOND)[position % 2]
+    return (Run(A), Run(B, pattern, out_buffer=True), Run(A))

@@ -1,0 +1,253 @@
+"""Production-like data for a problem: packed weights as a checkpoint holds them, activations and routing of single calls.
+
+Weights are drawn as codes, never quantised from floats: a checkpoint is packed already, and drawing codes costs a tenth.
+Experts share a pool of distinct weight sets where expanding every expert would dominate. The pool is a prime number, so that
+an expert index that is off (by one, or cut to 8 bits) still reads other weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from moeshapes.problem import Problem
+from moeshapes.quant import Quantised, Spec, fp4_encode, fp8_dtype, pack_nibbles, weight_spec
+from moeshapes.recipe import Format, QType
+
+POOL_PRIMES = (31, 13, 7, 5, 3)
+_CODE_STD = {Format.FP4: 2.2, Format.FP8: 100.0, Format.INT8: 40.0, Format.INT4: 2.4, Format.BF16: 1.0}
+_OUTLIER_SHARE, _OUTLIER_GAIN = 0.005, 20.0
+_PREACTIVATION_RMS = 1.5
+_REACH_OF_LIMIT = 0.6
+"""Pre-activations' RMS as a share of the limit: about one in ten gates is then clamped."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One fused-MoE layer's weights.
+
+    w1: a Quantised `[2I, H]` (I gate rows, then I up rows) a weight set; w2: `[H, I]`. `set_of[e]` is expert e's set, int64
+    `[E]`. Biases fp32 `[E, 2I]` and `[E, H]`, None without. H and I include pads, whose codes are zero. `gain` is the amplitude
+    that gives pre-activations the RMS wanted.
+    """
+
+    problem: Problem
+    w1: list[Quantised]
+    w2: list[Quantised]
+    set_of: Tensor
+    bias1: Tensor | None
+    bias2: Tensor | None
+    amplitude: float
+    channel_gain: Tensor
+
+    @property
+    def device(self) -> torch.device:
+        return self.set_of.device
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call's inputs: activations bf16 `[M, H]` (padded columns zero), topk_ids int32 `[M, k]`, topk_weights fp32 `[M, k]`.
+
+    `probes` lists the (expert, K block) pairs that probe tokens single out.
+    """
+
+    activations: Tensor
+    topk_ids: Tensor
+    topk_weights: Tensor
+    probes: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def tokens(self) -> int:
+        return self.activations.shape[0]
+
+
+def generator_of(seed: int, device: torch.device) -> torch.Generator:
+    return torch.Generator(device=device).manual_seed(seed)
+
+
+# --- weights
+
+
+def pool_size(problem: Problem, max_elements: int) -> int:
+    """How many distinct weight sets are drawn: every expert's own if that fits, else the largest prime that does, at least 3."""
+    elements = 3 * problem.model_dim * problem.inter_dim
+    if problem.expert * elements <= max_elements:
+        return problem.expert
+    fitting = (prime for prime in POOL_PRIMES if prime < problem.expert and prime * elements <= max_elements)
+    return next(fitting, min(POOL_PRIMES[-1], problem.expert))
+
+
+def draw_layer(problem: Problem, seed: int, device: torch.device, max_elements: int) -> Layer:
+    """Draws a layer; `max_elements` bounds the weights that are distinct, in elements."""
+    generator = generator_of(seed, device)
+    sets = pool_size(problem, max_elements)
+    h, i = problem.model_dim, problem.inter_dim
+    live_h, live_i = problem.logical_model_dim, problem.logical_inter_dim
+    live_rows = torch.arange(i, device=device).repeat(2) < live_i
+    w1 = [_draw_weight(problem, live_rows, h, live_h, generator) for _ in range(sets)]
+    live_out = torch.arange(h, device=device) < live_h
+    w2 = [_draw_weight(problem, live_out, i, live_i, generator) for _ in range(sets)]
+    rms = _preactivation_rms(problem)
+    return Layer(
+        problem=problem,
+        w1=w1,
+        w2=w2,
+        set_of=torch.arange(problem.expert, device=device) % sets,
+        bias1=_draw_bias(problem, live_rows, rms, generator),
+        bias2=_draw_bias(problem, live_out, rms, generator),
+        amplitude=rms,
+        channel_gain=_draw_channel_gain(problem, generator),
+    )
+
+
+def _preactivation_rms(problem: Problem) -> float:
+    limit = problem.activation.limit
+    return _REACH_OF_LIMIT * limit if limit else _PREACTIVATION_RMS
+
+
+def _draw_weight(problem: Problem, live_rows: Tensor, k: int, live_k: int, generator: torch.Generator) -> Quantised:
+    """A matrix `[rows, k]` of unit gain, dead rows and columns zero, with scales as its recipe's quantiser shapes them."""
+    spec = weight_spec(problem.recipe, problem.fnuz)
+    rows = live_rows.shape[0]
+    codes = _draw_codes(rows, k, spec, generator)
+    _clear_dead(codes, live_rows, live_k if spec.number not in (Format.FP4, Format.INT4) else live_k // 2)
+    scales = _draw_scales(rows, k, live_k, spec, generator)
+    if scales is not None and scales.dtype == torch.uint8:
+        _clear_dead(scales, live_rows, -(-live_k // 32))
+    if scales is None:
+        codes = codes * live_k**-0.5
+    return Quantised(spec, codes, scales)
+
+
+def _clear_dead(tensor: Tensor, live_rows: Tensor, live_columns: int) -> None:
+    bytes_view = tensor.view(torch.uint8) if tensor.element_size() == 1 else tensor
+    bytes_view[:, live_columns:] = 0
+    bytes_view[~live_rows] = 0
+
+
+def _draw_codes(rows: int, k: int, spec: Spec, generator: torch.Generator) -> Tensor:
+    """Codes whose values are normal: random indices into a table of the format's quantised quantiles."""
+    device = generator.device
+    quantiles = torch.special.ndtri((torch.arange(256, device=device, dtype=torch.float64) + 0.5) / 256)
+    values = (quantiles * _CODE_STD[spec.number]).float()
+    if spec.number in (Format.FP4, Format.INT4):
+        nibbles = fp4_encode(values) if spec.number is Format.FP4 else values.round().clamp(-7, 7).to(torch.int8)
+        nibbles = nibbles.view(torch.uint8) & 0xF
+        pairs = torch.cartesian_prod(nibbles, nibbles)
+        index = torch.randint(0, 65536, (rows * k // 2,), generator=generator, device=device, dtype=torch.int32)
+        return pack_nibbles(pairs).flatten().index_select(0, index).reshape(rows, k // 2)
+    dtype = {Format.FP8: fp8_dtype(spec.fnuz), Format.INT8: torch.int8, Format.BF16: torch.bfloat16}[spec.number]
+    table = (values.round() if dtype is torch.int8 else values).to(dtype)
+    index = torch.randint(0, 256, (rows * k,), generator=generator, device=device, dtype=torch.int32)
+    as_stored = table.view(torch.int16 if dtype is torch.bfloat16 else torch.uint8)
+    return as_stored.index_select(0, index).view(dtype).reshape(rows, k)
+
+
+def _draw_scales(rows: int, k: int, live_k: int, spec: Spec, generator: torch.Generator) -> Tensor | None:
+    """Scales that give the matrix a gain of about one, within a factor of two of one another."""
+    base = 1.0 / (_CODE_STD[spec.number] * live_k**0.5)
+    device = generator.device
+    if spec.q_type is QType.PER_1X32 and spec.number is not Format.INT4:
+        exponent = round(torch.tensor(base).log2().item()) + 127
+        jitter = torch.randint(-1, 2, (rows, k // 32), generator=generator, device=device)
+        return (exponent + jitter).to(torch.uint8)
+    shape = {
+        QType.NO: None,
+        QType.PER_TENSOR: (1,),
+        QType.PER_TOKEN: (rows, 1),
+        QType.PER_1X128: (rows // 128, k // 128),
+        QType.PER_1X32: (rows, k // 32),
+    }[spec.q_type]
+    if shape is None:
+        return None
+    scales = base * (0.6 + 0.8 * torch.rand(shape, generator=generator, device=device))
+    return scales.to(torch.bfloat16) if spec.number is Format.INT4 else scales
+
+
+def _draw_bias(problem: Problem, live: Tensor, rms: float, generator: torch.Generator) -> Tensor | None:
+    if not problem.bias:
+        return None
+    shape = (problem.expert, live.shape[0])
+    return torch.randn(shape, generator=generator, device=generator.device) * (rms / 2) * live
+
+
+def _draw_channel_gain(problem: Problem, generator: torch.Generator) -> Tensor:
+    """One gain a hidden channel, fp32 `[H]`: a few outlier channels, as trained models have; padded channels zero."""
+    device, h = generator.device, problem.model_dim
+    gain = torch.exp(0.3 * torch.randn(h, generator=generator, device=device))
+    outlier = torch.rand(h, generator=generator, device=device) < _OUTLIER_SHARE
+    gain = torch.where(outlier, gain * _OUTLIER_GAIN, gain)
+    return gain * (torch.arange(h, device=device) < problem.logical_model_dim)
+
+
+# --- calls
+
+
+def draw_calls(layer: Layer, tokens: int, seed: int) -> tuple[Call, Call, Call]:
+    """Three calls of `tokens` tokens whose inputs all differ: A production-like; B and C plain and probe tokens in turn.
+
+    Two calls are enough to have seen all three kinds from two tokens on; at one token B is plain and C a probe.
+    """
+    generator = generator_of(seed, layer.device)
+    production = _draw_call(layer, tokens, generator, probing=None)
+    even = torch.arange(tokens, device=layer.device) % 2 == 0
+    return (
+        production,
+        _draw_call(layer, tokens, generator, probing=~even),
+        _draw_call(layer, tokens, generator, probing=even),
+    )
+
+
+def _draw_call(layer: Layer, tokens: int, generator: torch.Generator, probing: Tensor | None) -> Call:
+    problem, device = layer.problem, layer.device
+    live = torch.arange(problem.model_dim, device=device) < problem.logical_model_dim
+    noise = torch.randn((tokens, problem.model_dim), generator=generator, device=device)
+    x = noise * (layer.channel_gain if probing is None else live)
+    ids, weights = _draw_routing(problem, tokens, generator)
+    probes: tuple[tuple[int, int], ...] = ()
+    if probing is not None:
+        probes = _single_out(problem, x, ids, weights, probing, generator)
+    norm = x.norm(dim=1, keepdim=True).clamp(min=1e-6)
+    return Call((x * (layer.amplitude * problem.logical_model_dim**0.5 / norm)).bfloat16(), ids, weights, probes)
+
+
+def _draw_routing(problem: Problem, tokens: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Top-k of skewed router logits, renormalised; shared experts in the last slots with weight 1."""
+    device, shared = generator.device, problem.shared_experts
+    routed, slots = problem.expert - shared, problem.topk - shared
+    popularity = torch.randn(routed, generator=generator, device=device)
+    logits = torch.randn((tokens, routed), generator=generator, device=device) + popularity
+    top, ids = logits.topk(slots, dim=1)
+    shared_ids = torch.arange(routed, problem.expert, device=device).expand(tokens, shared)
+    weights = torch.cat((top.softmax(dim=1), torch.ones((tokens, shared), device=device)), dim=1)
+    return torch.cat((ids, shared_ids), dim=1).int().contiguous(), weights.contiguous()
+
+
+def _single_out(
+    problem: Problem, x: Tensor, ids: Tensor, weights: Tensor, probing: Tensor, generator: torch.Generator
+) -> tuple[tuple[int, int], ...]:
+    """Turns the tokens of `probing` into probes, in place: non-zero in one K block, weighted to one expert.
+
+    One wrong block or scale then dominates that token, instead of drowning in the noise of all others.
+    """
+    block, device = problem.k_block, x.device
+    blocks = -(-problem.logical_model_dim // block)
+    pairs = torch.randint(0, problem.expert * blocks, (ids.shape[0],), generator=generator, device=device)
+    expert, k_block = (pairs // blocks).int(), pairs % blocks
+    column_block = torch.arange(x.shape[1], device=device) // block
+    x.mul_(~probing[:, None] | (column_block == k_block[:, None]))
+    held = ids == expert[:, None]
+    slot = torch.where(held.any(dim=1), held.int().argmax(dim=1), torch.zeros_like(pairs))
+    chosen = torch.arange(ids.shape[1], device=device) == slot[:, None]
+    ids.copy_(torch.where(probing[:, None] & chosen, expert[:, None], ids))
+    weights.copy_(torch.where(probing[:, None], chosen.float(), weights))
+    return tuple((int(e), int(b)) for e, b, p in zip(expert, k_block, probing, strict=True) if p)
+
+
+def expert_rows(layer: Layer, topk_ids: Tensor) -> list[tuple[int, Tensor]]:
+    """For each weight set that is hit: its index and the flat (token * k + slot) rows that it serves, int64."""
+    sets = layer.set_of[topk_ids.flatten().long()]
+    return [(int(s), (sets == s).nonzero().flatten()) for s in sets.unique()]
