@@ -1,11 +1,11 @@
 # Two commands do everything: `make verify` and `make test`. `make help` lists the rest.
 SHELL := /bin/sh
-PYTHON ?= python3
-VENV ?= .venv
-FRESH ?=
-TUNED ?=
-BACKEND ?=
-ARGS ?=
+PYTHON := python3
+VENV := .venv
+FRESH :=
+TUNED :=
+BACKEND :=
+ARGS :=
 BASE_VENV = .venv-base-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
 
 # `make … VENV=` uses the current interpreter as it is: no pip, the package read from tools/.

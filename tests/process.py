@@ -11,7 +11,7 @@ TOOLS = Path(__file__).resolve().parent.parent / "tools"
 
 
 def environment() -> dict[str, str]:
-    """This process's environment with the checkout's package in front."""
+    """This process's environment with the checkout's package in front, and nothing of a `make` that runs the tests."""
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(TOOLS), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),

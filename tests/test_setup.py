@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from checkout import copy_checkout
-from process import run_python
+from process import environment, run_python
 
 LIST_SCHEMAS = (
     "from importlib.resources import files; import moeshapes.cli; "
@@ -58,7 +58,8 @@ def test_this_installation_finds_the_schemas(root: Path) -> None:
 
 
 def make(root: Path, *arguments: str) -> str:
-    return subprocess.run(["make", *arguments], cwd=root, check=True, capture_output=True, text=True).stdout
+    command = ["make", *arguments]
+    return subprocess.run(command, cwd=root, env=environment(), check=True, capture_output=True, text=True).stdout
 
 
 def test_help_lists_every_target(root: Path) -> None:

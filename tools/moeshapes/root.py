@@ -1,15 +1,29 @@
-"""The repository's root: found from where one stands, and how a file inside it is named to people."""
+"""The root of a repository of shapes or of an AITER checkout, and what a file is called as seen from it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-DECLARATIONS = ("models", "shapes")
+
+def is_shapes_root(directory: Path) -> bool:
+    return (directory / "models").is_dir() and (directory / "shapes").is_dir()
 
 
-def find_root(start: Path) -> Path | None:
+def is_aiter_root(directory: Path) -> bool:
+    return (directory / "aiter" / "configs").is_dir()
+
+
+def find_shapes_root(start: Path) -> Path | None:
     """The nearest directory at or above `start` that holds models/ and shapes/; None where there is none."""
-    for directory in (start, *start.parents):
-        if all((directory / name).is_dir() for name in DECLARATIONS):
-            return directory
-    return None
+    return next((d for d in (start, *start.parents) if is_shapes_root(d)), None)
+
+
+def find_tables_root(start: Path) -> Path | None:
+    """The nearest directory at or above `start` that is the root of shapes or of an AITER checkout."""
+    return next((d for d in (start, *start.parents) if is_shapes_root(d) or is_aiter_root(d)), None)
+
+
+def name_from(root: Path | None, path: Path) -> str:
+    """A file's path below `root` where it is inside it, else the path as given."""
+    absolute = path.absolute()
+    return absolute.relative_to(root).as_posix() if root and absolute.is_relative_to(root) else str(path)

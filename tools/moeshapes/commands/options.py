@@ -7,23 +7,35 @@ from pathlib import Path
 import click
 
 from moeshapes.findings import FORMATS
-from moeshapes.root import find_root
+from moeshapes.root import find_shapes_root, find_tables_root
 
 
-def _declared_root(context: click.Context, parameter: click.Parameter, given: Path | None) -> Path:
-    root = given or find_root(Path.cwd())
+def _shapes_root(context: click.Context, parameter: click.Parameter, given: Path | None) -> Path:
+    root = given or find_shapes_root(Path.cwd())
     if root is None:
         raise click.UsageError("no models/ and shapes/ here or above: run it inside the repository, or give --root DIR")
-    return root
+    return root.absolute()
+
+
+def _tables_root(context: click.Context, parameter: click.Parameter, given: Path | None) -> Path:
+    root = given or find_tables_root(Path.cwd())
+    if root is None:
+        raise click.UsageError(
+            "no models/ and shapes/, and no aiter/configs/, here or above: run it inside a checkout, or give --root DIR"
+        )
+    return root.absolute()
 
 
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 
-root_option = click.option(
+shapes_root_option = click.option(
+    "--root", type=_DIRECTORY, callback=_shapes_root, help="The directory of models/ and shapes/; else found upwards."
+)
+tables_root_option = click.option(
     "--root",
     type=_DIRECTORY,
-    callback=_declared_root,
-    help="The directory of models/ and shapes/ (else found upwards).",
+    callback=_tables_root,
+    help="The top of a repository of shapes, or of an AITER checkout; else found upwards.",
 )
 format_option = click.option(
     "--format", "style", type=click.Choice(FORMATS), default="text", show_default=True, help="How findings are printed."

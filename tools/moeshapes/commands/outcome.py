@@ -14,12 +14,17 @@ _COLOURS = {"error": "red", "warning": "yellow", "info": "blue"}
 _SEVERITY_AND_RULE = re.compile(r"(?<=: )(error|warning|info) MOE\d+", re.ASCII)
 
 
-def show(findings: Sequence[Finding], style: str) -> int:
-    """Prints the findings to stdout and their count to stderr; the exit status is 1 where one of them is an error."""
+def show(findings: Sequence[Finding], style: str, looked_at: str = "") -> int:
+    """Prints the findings to stdout, and to stderr how many there are and among what.
+
+    Returns the exit status: 1 where one of them is an error.
+    """
     text = render(findings, style)
     if text:
         click.echo(_coloured(text) if style == "text" else text)
-    click.echo(f"moeshapes {click.get_current_context().info_name}: {count_by_severity(ordered(findings))}", err=True)
+    count = count_by_severity(ordered(findings))
+    among = f", {looked_at}" if looked_at else ""
+    click.echo(f"moeshapes {click.get_current_context().info_name}: {count}{among}", err=True)
     return FINDINGS if has_errors(findings) else NOTHING_FOUND
 
 
