@@ -18,24 +18,28 @@ def _shapes_root(context: click.Context, parameter: click.Parameter, given: Path
 
 
 def _tables_root(context: click.Context, parameter: click.Parameter, given: Path | None) -> Path:
-    root = given or find_tables_root(Path.cwd())
+    root = _optional_tables_root(context, parameter, given)
     if root is None:
         raise click.UsageError(
             "no models/ and shapes/, and no aiter/configs/, here or above: run it inside a checkout, or give --root DIR"
         )
-    return root.absolute()
+    return root
+
+
+def _optional_tables_root(context: click.Context, parameter: click.Parameter, given: Path | None) -> Path | None:
+    root = given or find_tables_root(Path.cwd())
+    return root.absolute() if root else None
 
 
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
+_TABLES_ROOT_HELP = "The top of a repository of shapes, or of an AITER checkout; else found upwards."
 
 shapes_root_option = click.option(
     "--root", type=_DIRECTORY, callback=_shapes_root, help="The directory of models/ and shapes/; else found upwards."
 )
-tables_root_option = click.option(
-    "--root",
-    type=_DIRECTORY,
-    callback=_tables_root,
-    help="The top of a repository of shapes, or of an AITER checkout; else found upwards.",
+tables_root_option = click.option("--root", type=_DIRECTORY, callback=_tables_root, help=_TABLES_ROOT_HELP)
+optional_tables_root_option = click.option(
+    "--root", type=_DIRECTORY, callback=_optional_tables_root, help=_TABLES_ROOT_HELP
 )
 format_option = click.option(
     "--format", "style", type=click.Choice(FORMATS), default="text", show_default=True, help="How findings are printed."

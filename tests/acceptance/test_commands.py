@@ -1,0 +1,112 @@
+"""Commands as people run them: each in a process of its own, in a repository with faults and in one without."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import time
+from pathlib import Path
+
+import pytest
+
+from process import run_moeshapes, run_python
+
+HEAVY = {"torch", "pandas", "numpy"}
+
+
+@pytest.fixture
+def repository(root: Path, tmp_path: Path) -> Path:
+    """A copy of what this repository declares and ships, to plant faults in."""
+    for folder in ("models", "shapes", "generated"):
+        shutil.copytree(root / folder, tmp_path / folder)
+    return tmp_path
+
+
+def untuned_files(repository: Path) -> list[Path]:
+    return sorted((repository / "generated").rglob("*untuned_fmoe*.csv"))
+
+
+@pytest.mark.parametrize("command", [("check",), ("generate", "--check"), ("keys",), ("lint",)])
+def test_this_repository_has_no_errors(root: Path, command: tuple[str, ...]) -> None:
+    done = run_moeshapes(*command, cwd=root)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr.startswith(f"moeshapes {command[0]}: ")
+
+
+def test_generate_mends_what_its_check_finds(repository: Path) -> None:
+    stale, missing, *_ = untuned_files(repository)
+    whole = {path: path.read_bytes() for path in untuned_files(repository)}
+    stale.write_bytes(stale.read_bytes().replace(b"\n1,", b"\n3,", 1))
+    missing.unlink()
+    surplus = stale.with_name("nobody_untuned_fmoe.csv")
+    shutil.copy(stale, surplus)
+
+    found = run_moeshapes("generate", "--check", "--format", "json", cwd=repository)
+    assert found.returncode == 1
+    files = {finding["file"] for finding in json.loads(found.stdout)}
+    assert files == {path.relative_to(repository).as_posix() for path in (stale, missing, surplus)}
+
+    assert run_moeshapes("generate", cwd=repository).returncode == 0
+    assert {path: path.read_bytes() for path in untuned_files(repository)} == whole
+    assert run_moeshapes("generate", "--check", cwd=repository / "models").returncode == 0
+
+
+def test_check_shows_declaration_table_and_key_faults_together(repository: Path) -> None:
+    model = repository / "models" / "glm-5.2.yaml"
+    model.write_text(model.read_text().replace("hidden_size:", "hiden_size:", 1))
+    tuned = repository / "generated" / "aiter" / "configs" / "model_configs" / "broken_tuned_fmoe.csv"
+    tuned.write_text("<<<<<<< HEAD\n")
+    done = run_moeshapes("check", cwd=repository)
+    assert done.returncode == 1
+    assert "models/glm-5.2.yaml:" in done.stdout
+    assert "hidden_size" in done.stdout
+    assert "broken_tuned_fmoe.csv" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_github_annotations_name_file_and_line(repository: Path) -> None:
+    model = repository / "models" / "glm-5.2.yaml"
+    model.write_text(model.read_text().replace("hidden_size:", "hiden_size:", 1))
+    done = run_moeshapes("check", "--format", "github", cwd=repository)
+    assert "::error file=models/glm-5.2.yaml,line=" in done.stdout
+
+
+def test_lint_of_a_file_needs_no_repository(tmp_path: Path, aiter_configs: Path) -> None:
+    done = run_moeshapes("lint", str(aiter_configs / "tuned_fmoe.csv"), cwd=tmp_path)
+    assert done.returncode in (0, 1)
+    assert " readable rows in 1 tables" in done.stderr
+    assert run_moeshapes("lint", cwd=tmp_path).returncode == 2
+    assert run_moeshapes("lint", "absent.csv", cwd=tmp_path).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "unwanted"),
+    [
+        (["check"], HEAVY),
+        (["lint"], HEAVY),
+        (["generate", "--check"], HEAVY),
+        (["keys"], HEAVY | {"jsonschema", "yaml"}),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_heavy_modules_stay_unimported(root: Path, command: list[str], unwanted: set[str]) -> None:
+    code = (
+        f"import sys; from moeshapes.cli import status_of; assert status_of({command!r}) == 0; "
+        "print(*{name.partition('.')[0] for name in sys.modules})"
+    )
+    done = run_python("-c", code, cwd=root)
+    assert done.returncode == 0, done.stderr
+    imported = set(done.stdout.splitlines()[-1].split())
+    assert "moeshapes" in imported
+    assert not imported & unwanted
+
+
+@pytest.mark.parametrize(("command", "limit_s"), [(["keys"], 0.3), (["generate", "--check"], 0.5)])
+def test_a_cold_process_answers_at_once(root: Path, command: list[str], limit_s: float) -> None:
+    def run_s() -> float:
+        started = time.perf_counter()
+        assert run_moeshapes(*command, cwd=root).returncode == 0
+        return time.perf_counter() - started
+
+    assert statistics.median(run_s() for _ in range(10)) <= limit_s

@@ -1,0 +1,27 @@
+"""Everything about a repository of shapes that a CPU can check, in one pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from moeshapes.findings import Finding
+from moeshapes.generate import generate
+from moeshapes.keys import check_keys
+from moeshapes.lint import lint_files, tuned_files
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """Everything found among how many tuned rows."""
+
+    findings: tuple[Finding, ...]
+    rows: int
+
+
+def check_repository(root: Path) -> CheckResult:
+    """Declarations, freshness of the generated files, uniqueness of keys, and static rules on the tuned rows."""
+    generated = generate(root, check=True)
+    keys = check_keys(root)
+    lint = lint_files(tuned_files(root), root)
+    return CheckResult((*generated.findings, *keys.findings, *lint.findings), keys.rows)

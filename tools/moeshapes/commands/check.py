@@ -1,0 +1,20 @@
+"""`moeshapes check`: everything that a CPU can check."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from moeshapes.check import check_repository
+from moeshapes.commands.options import format_option, shapes_root_option
+from moeshapes.commands.outcome import show
+
+
+@click.command("check")
+@shapes_root_option
+@format_option
+def command(root: Path, style: str) -> int:
+    """Check declarations, freshness of generated/, keys and tuned rows."""
+    result = check_repository(root)
+    return show(result.findings, style, f"{result.rows} tuned rows")
