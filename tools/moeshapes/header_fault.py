@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from moeshapes.cell import DEFAULT_OF_ABSENT_COLUMN, KNOWN_COLUMNS, offset
 from moeshapes.findings import Finding, Place
 from moeshapes.rule import Rule, Severity
-from moeshapes.spelling import nearest
+from moeshapes.spelling import named_within, nearest
 
 BAD_COLUMNS = Rule(
     "MOE105",
@@ -28,15 +28,16 @@ def column_faults(header: Sequence[str], required: Sequence[str], tuned: bool, p
             yield Finding(BAD_COLUMNS, at, "a column has no name")
         elif count > 1:
             yield Finding(BAD_COLUMNS, at, f"column `{column}` stands {count} times")
-    absent = [column for column in (*required, *(DEFAULT_OF_ABSENT_COLUMN if tuned else ())) if column not in header]
-    misspelt = {
-        column: meant for column in header if column not in KNOWN_COLUMNS and (meant := nearest(column, absent))
-    }
+    absent = [column for column in required if column not in header]
+    optional = [column for column in (DEFAULT_OF_ABSENT_COLUMN if tuned else ()) if column not in header]
+    unknown = [column for column in header if column not in KNOWN_COLUMNS]
+    guesses = {column: nearest(column, absent + optional) or named_within(column, absent) for column in unknown}
+    misspelt = {column: meant for column, meant in guesses.items() if meant}
     for column, meant in misspelt.items():
         at = Place(place.file, place.line, offset(header, header.index(column)))
         yield Finding(
             BAD_COLUMNS, at, f"unknown column `{column}`: did you mean `{meant}`?", f"Rename it to `{meant}`."
         )
     for column in absent:
-        if column in required and column not in misspelt.values():
+        if column not in misspelt.values():
             yield Finding(BAD_COLUMNS, place, f"column `{column}` is missing", f"Add `{column}`.")

@@ -44,6 +44,7 @@ OTHER_FAMILY = Rule(
 MAX_BYTES = 64 << 20
 MAX_LINES = 100_000
 MAX_COLUMNS = 256
+_DEVICE_COLUMNS = ("gfx", "cu_num", "q_dtype_a", "q_dtype_w")
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -156,7 +157,7 @@ def _read_lines(name: str, header: tuple[str, ...], header_findings: list[Findin
         lines.append(line)
         findings += line_findings
     table = Table(name, kind, header, raws[0], tuple(lines))
-    findings += _row_faults(table)
+    findings += _device_faults(table)
     return Table(name, kind, header, raws[0], tuple(lines), tuple(findings))
 
 
@@ -181,27 +182,27 @@ def _kind_of(name: str, header: Sequence[str]) -> Kind:
     return Kind.TUNED if "tuned" in base or {"us", "kernelName1", "block_m"} & set(header) else Kind.UNTUNED
 
 
-def _row_faults(table: Table) -> Iterator[Finding]:
-    """Faults that only several cells of a tuned row together show."""
+def _device_faults(table: Table) -> Iterator[Finding]:
     if table.kind is not Kind.TUNED:
         return
     for line in table.lines:
         if line.sound:
-            gfx, cu_num, a, w = (_canonical(table, line, name) for name in ("gfx", "cu_num", "q_dtype_a", "q_dtype_w"))
+            gfx, cu_num, a, w = (canonical_cell(table, line, name) or "" for name in _DEVICE_COLUMNS)
             yield from device_faults(gfx, cu_num, (a, w), table.place(line))
 
 
-def _canonical(table: Table, line: Line, column: str) -> str:
-    """The cell in AITER's spelling, empty where it cannot be read."""
+def canonical_cell(table: Table, line: Line, column: str) -> str | None:
+    """The cell in AITER's spelling, None where it cannot be read; gfx from cu_num where it has no column."""
     if column == "gfx" and "gfx" not in table.index:
-        return GFX_OF_CU_NUM.get(int(_canonical(table, line, "cu_num") or 0), "")
-    return read_cell(column, table.cell(line, column)).canonical or ""
+        cu_num = canonical_cell(table, line, "cu_num")
+        return GFX_OF_CU_NUM.get(int(cu_num)) if cu_num else None
+    return read_cell(column, table.cell(line, column)).canonical
 
 
 def shape_of(table: Table, line: Line) -> UntunedRow | None:
-    """The shape columns of a row in AITER's spelling, None where one cannot be read; faults elsewhere do not matter."""
-    cells = [_canonical(table, line, column) for column in UNTUNED_COLUMNS]
-    if line.cells is None or not all(cells):
+    """The shape columns of a row, None where one cannot be read; faults elsewhere do not matter."""
+    cells = [cell for column in UNTUNED_COLUMNS if (cell := canonical_cell(table, line, column)) is not None]
+    if line.cells is None or len(cells) < len(UNTUNED_COLUMNS):
         return None
     token, model_dim, inter_dim, expert, topk, use_g1u1, doweight_stage1 = map(int, cells[:5] + cells[10:])
     act_type, dtype, q_dtype_a, q_dtype_w, q_type = cells[5:10]
@@ -213,9 +214,9 @@ def shape_of(table: Table, line: Line) -> UntunedRow | None:
 
 
 def key_of(table: Table, line: Line) -> Key | None:
-    """What AITER looks the tuned row up by, None where a cell of it cannot be read or the device is unknown."""
+    """What AITER looks a tuned row up by, None where a cell of it cannot be read or the device is unknown."""
     shape = shape_of(table, line)
-    gfx, cu_num = _canonical(table, line, "gfx"), _canonical(table, line, "cu_num")
+    gfx, cu_num = canonical_cell(table, line, "gfx"), canonical_cell(table, line, "cu_num")
     return Key(gfx, int(cu_num), shape) if shape and gfx and cu_num else None
 
 
@@ -235,7 +236,7 @@ def read_tuned_rows(table: Table) -> list[TunedRow]:
 
 def _tuned_row(table: Table, line: Line, key: Key) -> TunedRow:
     def text(column: str) -> str:
-        return _canonical(table, line, column)
+        return canonical_cell(table, line, column) or ""
 
     return TunedRow(
         key=key,

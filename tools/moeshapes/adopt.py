@@ -1,0 +1,231 @@
+"""Adopting: bringing rows that a tuner measured into the tuned tables of this repository."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from moeshapes.cell import CORE_COLUMNS, DEFAULT_OF_ABSENT_COLUMN, KNOWN_COLUMNS
+from moeshapes.expand import Declarations, row_order
+from moeshapes.files import write_atomically
+from moeshapes.findings import Finding, Place, has_errors, ordered, printable
+from moeshapes.repository import csv_path, tuned_name
+from moeshapes.row import GFX_OF_CU_NUM, Key, TunedRow
+from moeshapes.rule import Rule, Severity
+from moeshapes.rules import lint_rows
+from moeshapes.table import Line, Table, key_of, parse_table, read_table
+
+UNDECLARED = Rule(
+    "MOE133",
+    "undeclared-row",
+    Severity.ERROR,
+    what="No shape file declares the key of a tuned row.",
+    why="Nothing says who hits the row and how, so it cannot be verified.",
+    fix="Declare the shape, its GPU and its token bucket in shapes/.",
+)
+CHOSEN_TWICE = Rule(
+    "MOE134",
+    "chosen-twice",
+    Severity.ERROR,
+    what="Two rows that are to be adopted have the same key.",
+    why="Only one of them can stand in the table.",
+    fix="Choose one of them with --rows.",
+)
+WOULD_BE_LOST = Rule(
+    "MOE135",
+    "would-be-lost",
+    Severity.ERROR,
+    what="A row has a value in a column that the target table lacks.",
+    why="The row would mean something else without it.",
+    fix="Add the column to the target table first.",
+)
+NO_SOURCE = Rule(
+    "MOE136",
+    "no-source",
+    Severity.ERROR,
+    what="Rows are adopted without a word on where they come from.",
+    why="A time without its GPU, commit and command cannot be judged or repeated.",
+    fix="Say it with --source: GPU, ROCm and AITER commit, command or pull request.",
+)
+BAD_TARGET = Rule(
+    "MOE137",
+    "bad-target",
+    Severity.ERROR,
+    what="The name of a target table is not one that AITER merges, or leaves its folder.",
+    why="AITER reads tables by their names.",
+    fix="Name it like `glm5_fp4_tuned_fmoe.csv`.",
+)
+
+FULL_HEADER = ("gfx", *CORE_COLUMNS, "xbf16", "flat", "tflops", "bw", "_tag")
+"""The header of AITER's current tuner."""
+
+_TARGET_NAME = re.compile(r"[A-Za-z0-9_.-]*tuned_fmoe[A-Za-z0-9_.-]*\.csv")
+_Identity = tuple[Key, str]
+
+
+@dataclass(frozen=True)
+class AdoptResult:
+    """What was found; a text for the commit message; the files written, none where there are errors."""
+
+    findings: tuple[Finding, ...]
+    text: str = ""
+    written: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Change:
+    """One row on its way into a target: its line there, and the line it displaces."""
+
+    row: TunedRow
+    new: Line
+    old: Line | None
+
+    @property
+    def is_none(self) -> bool:
+        return self.old is not None and self.old.cells == self.new.cells
+
+
+def adopt(source: Table, rows: Sequence[TunedRow], note: str, root: Path, declarations: Declarations) -> AdoptResult:
+    """Brings `rows` of `source` into the tuned tables that their shapes declare, below `root`; all of them or none.
+
+    A row displaces the one of the same key and tag. Other rows and unknown columns stay; rows stand in canonical order.
+    """
+    findings = list(_objections(source, rows, note, declarations))
+    updates: list[tuple[str, Table, list[_Change]]] = []
+    for csv, chosen in _by_target(rows, declarations).items():
+        target, wrong = _target(root, csv, source, chosen)
+        changes, lost = _changes(target, source, chosen)
+        findings += [*wrong, *lost]
+        updates.append((csv, target, changes))
+    found = tuple(ordered(findings))
+    if has_errors(found):
+        return AdoptResult(found)
+    written = [_write(root / csv, target, changes) for csv, target, changes in updates]
+    text = "\n".join(_describe(source, note, updates))
+    return AdoptResult(found, text, tuple(path for path in written if path))
+
+
+def _objections(source: Table, rows: Sequence[TunedRow], note: str, declarations: Declarations) -> Iterator[Finding]:
+    """What forbids the rows themselves: their faults, their policy, that nobody declares them, that two are one."""
+    if not note.strip():
+        yield Finding(NO_SOURCE, Place("--source"), "no source is given")
+    lines = {row.place.line for row in rows}
+    yield from (finding for finding in source.findings if finding.place.line in lines)
+    yield from lint_rows(rows, declarations.policy_of)
+    places: defaultdict[_Identity, list[Place]] = defaultdict(list)
+    for row in rows:
+        places[row.key, row.tag].append(row.place)
+        if row.key not in declarations.by_key:
+            yield Finding(UNDECLARED, row.place, f"no shape declares {row.key}")
+    for (key, _), same in places.items():
+        for place in same if len(same) > 1 else ():
+            others = ", ".join(str(other) for other in same if other != place)
+            yield Finding(CHOSEN_TWICE, place, f"{key} is chosen at {others} too")
+
+
+def _by_target(rows: Iterable[TunedRow], declarations: Declarations) -> Mapping[str, list[TunedRow]]:
+    """The declared rows by the path of their tuned table below the root."""
+    targets: defaultdict[str, list[TunedRow]] = defaultdict(list)
+    for row in rows:
+        declared = declarations.by_key.get(row.key)
+        if declared:
+            targets[csv_path(tuned_name(declared[0].csv))].append(row)
+    return dict(sorted(targets.items()))
+
+
+def _target(root: Path, csv: str, source: Table, rows: Sequence[TunedRow]) -> tuple[Table, list[Finding]]:
+    """The table to write into, a new one where there is none, and the errors that forbid writing into it."""
+    if not _TARGET_NAME.fullmatch(csv.rpartition("/")[2]):
+        return _new_table(csv, source, rows), [Finding(BAD_TARGET, Place(csv), "no name of a tuned fused-MoE table")]
+    if not (root / csv).exists():
+        return _new_table(csv, source, rows), []
+    table = read_table(root / csv, csv)
+    return table, [finding for finding in table.findings if finding.rule.severity is Severity.ERROR]
+
+
+def _new_table(csv: str, source: Table, rows: Sequence[TunedRow]) -> Table:
+    """An empty table with the current header; columns that only the source has stand before tflops, as AITER merges."""
+    wanted = {row.place.line for row in rows}
+    lines = [line for line in source.lines if line.number in wanted]
+    extra = [c for c in source.header if c not in KNOWN_COLUMNS and any(source.cell(line, c) for line in lines)]
+    at = FULL_HEADER.index("tflops")
+    header = (*FULL_HEADER[:at], *extra, *FULL_HEADER[at:])
+    return parse_table((",".join(header) + "\n").encode(), csv)
+
+
+def _changes(target: Table, source: Table, rows: Sequence[TunedRow]) -> tuple[list[_Change], list[Finding]]:
+    old = {identity: line for line in target.lines if (identity := _identity(target, line))}
+    lines = {line.number: line for line in source.lines}
+    changes: list[_Change] = []
+    findings: list[Finding] = []
+    for row in rows:
+        line = lines[row.place.line]
+        cells = tuple(_carried(target, column, source, line, row) for column in target.header)
+        new = Line(0, (",".join(cells) + "\n").encode(), cells, sound=True)
+        changes.append(_Change(row, new, old.get((row.key, row.tag))))
+        findings += _losses(target, source, line, row)
+    return changes, findings
+
+
+def _identity(table: Table, line: Line) -> _Identity | None:
+    key = key_of(table, line)
+    return (key, table.cell(line, "_tag")) if key else None
+
+
+def _carried(target: Table, column: str, source: Table, line: Line, row: TunedRow) -> str:
+    if column == "gfx":
+        return row.key.gfx
+    return source.cell(line, column) if column in source.index else DEFAULT_OF_ABSENT_COLUMN.get(column, "")
+
+
+def _losses(target: Table, source: Table, line: Line, row: TunedRow) -> Iterator[Finding]:
+    """Values that have no column in the target and differ from what AITER assumes without one."""
+    for column in source.header:
+        assumed = DEFAULT_OF_ABSENT_COLUMN.get(column, "")
+        if column == "gfx":
+            assumed = GFX_OF_CU_NUM.get(row.key.cu_num, "")
+        value = source.cell(line, column)
+        if column not in target.index and value != assumed:
+            yield Finding(WOULD_BE_LOST, row.place, f"`{column}` is `{value}`, and {target.name} has no such column")
+
+
+def _write(path: Path, target: Table, changes: Sequence[_Change]) -> Path | None:
+    """Writes the table with the changes in canonical order; nothing where every row is there already."""
+    if all(change.is_none for change in changes):
+        return None
+    displaced = {change.old.number for change in changes if change.old}
+    kept = [line for line in target.lines if line.number not in displaced]
+    lines = sorted([*kept, *(change.new for change in changes)], key=lambda line: _order(target, line))
+    whole = [line if line.raw.endswith(b"\n") else Line(0, line.raw + b"\n", line.cells) for line in lines]
+    write_atomically(path, Table(target.name, target.kind, target.header, target.header_raw, tuple(whole)).render())
+    return path
+
+
+def _order(table: Table, line: Line) -> tuple[object, ...]:
+    """By device, then as untuned tables; lines that are no rows come last."""
+    key = key_of(table, line)
+    return (0, key.gfx, key.cu_num, *row_order(key.shape), table.cell(line, "_tag")) if key else (1,)
+
+
+def _describe(source: Table, note: str, updates: Sequence[tuple[str, Table, list[_Change]]]) -> Iterator[str]:
+    """A commit message: where the rows come from, what each displaced."""
+    total = sum(not change.is_none for _, _, changes in updates for change in changes)
+    yield f"Adopt {total} tuned row{'' if total == 1 else 's'} from {source.name.rpartition('/')[2]}"
+    yield f"\nSource: {printable(note.strip())}"
+    for csv, _, changes in updates:
+        yield f"\n{csv}"
+        for change in changes:
+            yield from _describe_change(change)
+
+
+def _describe_change(change: _Change) -> Iterator[str]:
+    row = change.row
+    kernels = " + ".join(kernel for kernel in (row.kernel1, row.kernel2) if kernel)
+    yield f"  {row.key}: {row.us:g} µs, block_m {row.block_m}, {kernels}"
+    if change.is_none:
+        yield "    is there already"
+    elif change.old:
+        yield f"    displaces {change.old.render().decode().strip()}"

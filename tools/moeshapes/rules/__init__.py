@@ -1,0 +1,5 @@
+"""Lint: what is wrong with tuned rows that can be read. One small module a group of rules."""
+
+from moeshapes.rules.lint import lint_rows
+
+__all__ = ["lint_rows"]
