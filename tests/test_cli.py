@@ -14,7 +14,7 @@ import click
 import pytest
 
 from moeshapes import cli
-from moeshapes.commands.options import format_option, shapes_root_option
+from moeshapes.commands.options import format_option, root_option
 from moeshapes.commands.outcome import show
 from moeshapes.findings import Finding, Place
 from moeshapes.rule import RULES, Rule, Severity
@@ -117,7 +117,7 @@ def test_every_command_has_its_module_and_help(capsys: pytest.CaptureFixture[str
 def test_a_root_is_found_upwards_or_named(
     pretend: Pretend, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    pretend(shapes_root_option(lambda root: click.echo(root)))
+    pretend(root_option(lambda root: click.echo(root)))
     monkeypatch.chdir(tmp_path)
     assert cli.status_of(["pretend"]) == 2
     assert "give --root DIR" in capsys.readouterr().err

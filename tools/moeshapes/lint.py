@@ -33,7 +33,7 @@ def tuned_files(root: Path) -> list[Path]:
 
 
 def lint_files(files: Iterable[Path], root: Path | None) -> LintResult:
-    """Lints tables. Where `root` declares shapes, their kernel policies count too. Raises OSError for an absent file."""
+    """Lints tables. Where `root` declares shapes, their kernel policies count too. Raises OSError."""
     tables = [read_table(path, name_from(root, path)) for path in files]
     rows = [row for table in tables for row in read_tuned_rows(table)]
     faults = [finding for table in tables for finding in table.findings]

@@ -7,12 +7,12 @@ from pathlib import Path
 import click
 
 from moeshapes.check import check_repository
-from moeshapes.commands.options import format_option, shapes_root_option
+from moeshapes.commands.options import format_option, root_option
 from moeshapes.commands.outcome import show
 
 
 @click.command("check")
-@shapes_root_option
+@root_option
 @format_option
 def command(root: Path, style: str) -> int:
     """Check declarations, freshness of generated/, keys and tuned rows."""

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from moeshapes.commands.options import format_option, shapes_root_option
+from moeshapes.commands.options import format_option, root_option
 from moeshapes.commands.outcome import show
 from moeshapes.generate import generate
 
 
 @click.command("generate")
 @click.option("--check", is_flag=True, help="Write nothing; name each stale, missing or surplus file.")
-@shapes_root_option
+@root_option
 @format_option
 def command(check: bool, root: Path, style: str) -> int:
     """Write the derived files from the YAML: untuned tables as AITER lays them out."""

@@ -34,7 +34,7 @@ def _optional_tables_root(context: click.Context, parameter: click.Parameter, gi
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 _TABLES_ROOT_HELP = "The top of a repository of shapes, or of an AITER checkout; else found upwards."
 
-shapes_root_option = click.option(
+root_option = click.option(
     "--root", type=_DIRECTORY, callback=_shapes_root, help="The directory of models/ and shapes/; else found upwards."
 )
 tables_root_option = click.option("--root", type=_DIRECTORY, callback=_tables_root, help=_TABLES_ROOT_HELP)
