@@ -7,10 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from enum import Enum
 from typing import Any
 
 from moeshapes.kernel_name import KernelName, parse
-from moeshapes.recipe import QType, Recipe
+from moeshapes.recipe import Format, QType, Recipe
+
+
+class Departure(str, Enum):
+    """What a kernel does otherwise than the layer asks, without complaint (contract 3.4)."""
+
+    LIMIT_IGNORED = "the kernel ignores the model's swiglu_limit"
+    BIAS_DROPPED = "the kernel drops the experts' biases"
+    ALWAYS_SILU = "the kernel runs SiLU whatever the activation"
 
 
 @dataclass(frozen=True)
@@ -22,6 +31,7 @@ class Arithmetic:
     combine: `reduce` (bf16 a slot, summed in fp32) or `atomic` (bf16 adds into the output).
     slot_fp8_block: columns that share an e8m0 scale where slots are stored as fp8 before the sum, 0 where they are not.
     modelled: False where a kernel's rounding is not known well enough to compare with it (hand-written assembly, opus).
+    departures: faults of the kernel, not roundings: emulated, and in no reference.
     """
 
     block_m: int
@@ -30,6 +40,7 @@ class Arithmetic:
     combine: str = "atomic"
     slot_fp8_block: int = 0
     modelled: bool = True
+    departures: tuple[Departure, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -44,16 +55,19 @@ def arithmetic_of(launch: Mapping[str, Any], recipe: Recipe) -> Arithmetic:
     block_m = max(int(launch["block_m"]), 1)
     if first is None or (second is None and launch["kernelName2"]):
         return Arithmetic(block_m, modelled=False)
+    names = [name for name in (first, second) if name is not None]
+    departures = tuple(d for d in Departure if any(d in _departures(name) for name in names))
     if launch["run_1stage"]:
-        return Arithmetic(block_m, intermediate_from="fp32", modelled=False)
+        return Arithmetic(block_m, intermediate_from="fp32", modelled=False, departures=departures)
     fused = _is_fused(first, second, recipe)
     return Arithmetic(
         block_m=block_m,
         intermediate_from="fp32" if fused else "bf16",
         fused_scale=fused and first.family == "flydsl_moe1",
         combine=_combine(first, second),
-        slot_fp8_block=_OPUS_SLOT_COLUMNS if _stores_fp8_slots(second) else 0,
-        modelled=not any(_is_opaque(name) for name in (first, second)),
+        slot_fp8_block=_OPUS_SLOT_COLUMNS if names[-1].slot_quant == "fp8" else 0,
+        modelled=not any(_is_opaque(name) for name in names),
+        departures=departures,
     )
 
 
@@ -80,20 +94,25 @@ def _is_fused(first: KernelName, second: KernelName | None, recipe: Recipe) -> b
 
 def _combine(first: KernelName, second: KernelName | None) -> str:
     name = second or first
-    if name.family == "flydsl_moe2" and name.a is not None and name.a.value == "bf16":
-        return "atomic"
-    if name.family in ("flydsl_moe2", "moe2_layout"):
-        return name.mode or "atomic"
-    if name.family == "mxmoe_g2":
-        return "atomic" if name.mode == "atomic" else "reduce"
-    if name.family == "opus_moe2":
-        return "atomic" if name.mode == "atomic" else "reduce"
-    return "atomic"
+    always_atomic = name.family == "flydsl_moe2" and name.a is Format.BF16
+    return "atomic" if always_atomic else name.mode or "atomic"
 
 
-def _stores_fp8_slots(second: KernelName | None) -> bool:
-    return second is not None and second.family == "opus_moe2" and second.out_quant == "fp8"
+def _is_opaque(name: KernelName) -> bool:
+    return name.family.startswith(("opus", "cktile")) or name.f4out
 
 
-def _is_opaque(name: KernelName | None) -> bool:
-    return name is not None and (name.family.startswith(("opus", "cktile")) or name.f4out)
+def _departures(name: KernelName) -> set[Departure]:
+    if name.family == "mxmoe_g1":
+        return set(Departure)
+    if name.family in ("ck_gemm", "asm_1stage", "asm_stage1"):
+        return {Departure.LIMIT_IGNORED, Departure.BIAS_DROPPED}
+    if name.family == "flydsl_moe1":
+        return _flydsl_departures(name)
+    return {Departure.BIAS_DROPPED} if name.family in ("mxmoe_g2", "moe2_layout") else set()
+
+
+def _flydsl_departures(name: KernelName) -> set[Departure]:
+    if name.a is Format.BF16:
+        return {Departure.LIMIT_IGNORED, Departure.BIAS_DROPPED}
+    return set() if name.w is Format.FP4 else {Departure.BIAS_DROPPED}

@@ -11,7 +11,7 @@ import click
 
 from moeshapes import __version__
 
-COMMANDS = ("check", "generate", "keys", "lint", "adopt")
+COMMANDS = ("check", "generate", "keys", "lint", "adopt", "verify")
 
 NOTHING_FOUND, FINDINGS, CANNOT_RUN, UNEXPECTED, INTERRUPTED = 0, 1, 2, 3, 130
 

@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from moeshapes.problem import Problem
-from moeshapes.quant import Quantised, Spec, fp4_encode, fp8_dtype, pack_nibbles, weight_spec
+from moeshapes.quant import Quantised, Spec, fp4_encode, fp8_dtype, largest, pack_nibbles, weight_spec
 from moeshapes.recipe import Format, QType
 
 POOL_PRIMES = (31, 13, 7, 5, 3)
-_CODE_STD = {Format.FP4: 2.2, Format.FP8: 100.0, Format.INT8: 40.0, Format.INT4: 2.4, Format.BF16: 1.0}
+_LARGEST_OF_256 = 2.9
+"""The outermost of 256 quantiles of a normal distribution, in standard deviations."""
 _OUTLIER_SHARE, _OUTLIER_GAIN = 0.005, 20.0
 _PREACTIVATION_RMS = 1.5
 _REACH_OF_LIMIT = 0.6
@@ -122,6 +123,11 @@ def _draw_weight(problem: Problem, live_rows: Tensor, k: int, live_k: int, gener
     return Quantised(spec, codes, scales)
 
 
+def _code_std(spec: Spec) -> float:
+    """The codes' standard deviation: the outermost is then the format's largest."""
+    return 1.0 if spec.number is Format.BF16 else largest(spec.number, spec.fnuz) / _LARGEST_OF_256
+
+
 def _clear_dead(tensor: Tensor, live_rows: Tensor, live_columns: int) -> None:
     bytes_view = tensor.view(torch.uint8) if tensor.element_size() == 1 else tensor
     bytes_view[:, live_columns:] = 0
@@ -132,7 +138,7 @@ def _draw_codes(rows: int, k: int, spec: Spec, generator: torch.Generator) -> Te
     """Codes whose values are normal: random indices into a table of the format's quantised quantiles."""
     device = generator.device
     quantiles = torch.special.ndtri((torch.arange(256, device=device, dtype=torch.float64) + 0.5) / 256)
-    values = (quantiles * _CODE_STD[spec.number]).float()
+    values = (quantiles * _code_std(spec)).float()
     if spec.number in (Format.FP4, Format.INT4):
         nibbles = fp4_encode(values) if spec.number is Format.FP4 else values.round().clamp(-7, 7).to(torch.int8)
         nibbles = nibbles.view(torch.uint8) & 0xF
@@ -148,7 +154,7 @@ def _draw_codes(rows: int, k: int, spec: Spec, generator: torch.Generator) -> Te
 
 def _draw_scales(rows: int, k: int, live_k: int, spec: Spec, generator: torch.Generator) -> Tensor | None:
     """Scales that give the matrix a gain of about one, within a factor of two of one another."""
-    base = 1.0 / (_CODE_STD[spec.number] * live_k**0.5)
+    base = 1.0 / (_code_std(spec) * live_k**0.5)
     device = generator.device
     if spec.q_type is QType.PER_1X32 and spec.number is not Format.INT4:
         exponent = round(torch.tensor(base).log2().item()) + 127

@@ -9,15 +9,15 @@ the sensitivity suite can replace one by a lie.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from moeshapes.activation import activate
-from moeshapes.arithmetic import Arithmetic, arithmetic_of, default_arithmetic
-from moeshapes.problem import Problem
+from moeshapes.arithmetic import Arithmetic, Departure, arithmetic_of, default_arithmetic
+from moeshapes.problem import Activation, Problem
 from moeshapes.quant import (
     Quantised,
     ScaleRule,
@@ -33,6 +33,8 @@ from moeshapes.workload import Call, Layer
 
 _GATE_UP_GRANULE = 16
 """Rows of gate and of up that alternate in interleaved weights on gfx9 (contract 5.2)."""
+_HARD_SWIGLU_LIMIT = 7.0
+"""What kernels that take no limit have compiled in for Swiglu (contract 6.1)."""
 _SLOT_SHIFT = 24
 """Sorted ids hold the slot in bits 24 to 31 and the token below (contract 5)."""
 
@@ -128,6 +130,8 @@ class EmulatedArm:
         self.layer = prepared.layer
         self.problem = prepared.problem
         self.arithmetic = arithmetic
+        self.activation = _kernel_activation(self.problem.activation, arithmetic)
+        self.drops_bias = Departure.BIAS_DROPPED in arithmetic.departures
 
     def launched(self) -> list[str]:
         return [f"emulated {self.arithmetic}"]
@@ -198,13 +202,13 @@ class EmulatedArm:
         return pairs[:, :, 0].flatten(1), pairs[:, :, 1].flatten(1)
 
     def add_bias1(self, gate: Tensor, up: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
-        if self.layer.bias1 is None:
+        if self.layer.bias1 is None or self.drops_bias:
             return gate, up
         gate_bias, up_bias = self.layer.bias1[rows.expert].split(self.problem.inter_dim, dim=1)
         return gate + gate_bias, up + up_bias
 
     def activate(self, gate: Tensor, up: Tensor) -> Tensor:
-        return activate(gate, up, self.problem.activation)
+        return activate(gate, up, self.activation)
 
     def write_intermediate(self, written: Tensor, rows: Rows, values: Tensor) -> None:
         written[rows.at] = values.to(written.dtype)
@@ -241,7 +245,7 @@ class EmulatedArm:
     def second_gemm(self, hidden: Tensor, rows: Rows, weights: Tensor) -> Tensor:
         k = self.problem.logical_inter_dim if self.problem.pads_as_arguments else self.problem.inter_dim
         y = hidden[rows.at, :k] @ self.prepared.w2[rows.set_index][:, :k].T
-        if self.layer.bias2 is not None:
+        if self.layer.bias2 is not None and not self.drops_bias:
             y = y + self.layer.bias2[rows.expert]
         return y if self.problem.doweight_stage1 else self.weigh(y, rows, weights)
 
@@ -283,6 +287,15 @@ def _through_fp8(slots: Tensor, block: int) -> Tensor:
     amax = grouped.abs().amax(dim=-1, keepdim=True)
     scale = e8m0_decode(e8m0_scale(amax, Format.FP8, False, ScaleRule.ROUND_UP))
     return ((grouped / scale).to(fp8_dtype(False)).float() * scale).flatten(-2)
+
+
+def _kernel_activation(asked: Activation, arithmetic: Arithmetic) -> Activation:
+    """The activation that the kernel runs, for the one that is asked for."""
+    if Departure.ALWAYS_SILU in arithmetic.departures:
+        return Activation("silu")
+    if Departure.LIMIT_IGNORED in arithmetic.departures:
+        return replace(asked, limit=_HARD_SWIGLU_LIMIT if asked.kind == "swiglu" else None)
+    return asked
 
 
 class EmulatedStages:

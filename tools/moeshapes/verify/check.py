@@ -80,6 +80,8 @@ def check(job: Job, backend: Backend, cache: LayerCache, progress: Callable[[], 
         "weight_sets": len(layer.w1),
         "baseline": _baseline(job, layer, prepared, arm, calls[0], targets[0]),
     }
+    if reasons:
+        reasons += [departure.value for departure in arithmetic.departures]
     verdict = "fail" if reasons else "pass"
     return {"verdict": verdict, "reasons": reasons, "numerics": _finite(numerics), "launched": arm.launched()}
 

@@ -1,0 +1,63 @@
+"""`moeshapes verify`: judges rows × uses and keeps the evidence."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import click
+
+from moeshapes.cli import FINDINGS, NOTHING_FOUND
+from moeshapes.commands.options import format_option, root_option
+from moeshapes.commands.outcome import show
+from moeshapes.commands.progress import progress
+from moeshapes.files import write_atomically
+from moeshapes.record import RecordStore
+from moeshapes.verify.run import ERROR, FAIL, Verified, cpu_pool, run
+from moeshapes.verify.subjects import plan_of
+from moeshapes.verify.summary import closing_line, details, markdown, table
+
+
+@click.command("verify", short_help="Judge tuned rows and declared uses against references.")
+@click.argument("tables", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--backend", type=click.Choice(["auto", "emulate"]), default="auto", show_default=True)
+@click.option("--fresh", is_flag=True, help="Judge again what stored records vouch for.")
+@click.option("--summary", type=click.Path(dir_okay=False, path_type=Path), help="Also write a markdown summary there.")
+@root_option
+@format_option
+def command(tables: tuple[Path, ...], backend: str, fresh: bool, summary: Path | None, root: Path, style: str) -> int:
+    """Judge every tuned row under every declared use and, for each declared use, a default plan at buckets 1 and 8.
+
+    With TABLES, judge the rows of those tuned CSVs alone. Without an AMD GPU, rows are emulated: that proves a recipe and this
+    harness, never the silicon, and reads `emulated`.
+    """
+    started = time.monotonic()
+    planned, findings = plan_of(root, tables)
+    status = show(findings, style) if findings else NOTHING_FOUND
+    with progress("verify", sum(item.job is not None for item in planned)) as report:
+        results = run(planned, RecordStore(root / "build" / "records"), cpu_pool(), fresh, lambda v: report(_line(v)))
+    seconds = time.monotonic() - started
+    written = markdown(results, seconds).encode()
+    for path in filter(None, (root / "build" / "verify.md", summary)):
+        write_atomically(path, written)
+    if style == "json":
+        click.echo(json.dumps([_as_json(result) for result in results], indent=1))
+    else:
+        click.echo("\n".join(part for part in (table(results), details(results)) if part))
+    click.echo(closing_line(results, seconds), err=style == "json")
+    return FINDINGS if any(result.status in (FAIL, ERROR) for result in results) else status
+
+
+def _line(verified: Verified) -> str:
+    return f"{verified.status}{' (cached)' if verified.cached else ''}: {verified.subject.name} under {verified.subject.use.id}"
+
+
+def _as_json(result: Verified) -> dict[str, object]:
+    return {
+        "name": result.subject.name,
+        "use": result.subject.use.id,
+        "status": result.status,
+        "note": result.note,
+        "record": result.record,
+    }

@@ -1,0 +1,65 @@
+"""Records: the verifier's evidence for one (row, use) on one device. One JSON file each; no torch here."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from moeshapes.files import write_atomically
+
+RECORD_FORMAT = 1
+_VERIFIER_SOURCES = (
+    "activation.py",
+    "arithmetic.py",
+    "kernel_grammar.py",
+    "kernel_name.py",
+    "oracle.py",
+    "problem.py",
+    "quant.py",
+    "recipe.py",
+    "workload.py",
+    "backends",
+    "verify",
+)
+
+
+def digest(value: object) -> str:
+    """A short, stable name for plain data."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:20]
+
+
+def verifier_digest() -> str:
+    """A name for the code that judges: evidence of other code is not evidence of this one."""
+    package = Path(__file__).parent
+    files = sorted(file for name in _VERIFIER_SOURCES for file in _python_files(package / name))
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:20]
+
+
+def _python_files(path: Path) -> list[Path]:
+    return sorted(path.rglob("*.py")) if path.is_dir() else [path]
+
+
+@dataclass(frozen=True)
+class RecordStore:
+    """A folder of records, each under the name of its job."""
+
+    folder: Path
+
+    def path(self, job_id: str) -> Path:
+        return self.folder / f"{job_id}.json"
+
+    def load(self, job_id: str) -> dict[str, Any] | None:
+        """The record, None where there is none or what is there is no record of this job."""
+        try:
+            record = json.loads(self.path(job_id).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return record if isinstance(record, dict) and record.get("job") == job_id else None
+
+    def save(self, record: dict[str, Any]) -> Path:
+        path = self.path(record["job"])
+        write_atomically(path, (json.dumps(record, indent=1, sort_keys=True) + "\n").encode())
+        return path

@@ -1,0 +1,170 @@
+"""The plan of a verification: which (row, use) pairs become jobs, and why others do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from importlib import metadata
+from typing import Any
+
+from moeshapes import __version__
+from moeshapes.dispatch import is_reachable_bucket, tokens_of
+from moeshapes.expand import Declarations
+from moeshapes.problem import Problem, problem_of
+from moeshapes.recipe import recipe_of
+from moeshapes.record import digest, verifier_digest
+from moeshapes.row import Key, TunedRow
+from moeshapes.use import Use
+from moeshapes.verify.job import Job
+
+DEFAULT_PLAN_BUCKETS = (1, 8)
+EMULATED_UP_TO = 256
+SEED = 20260822
+UNDECLARED = "undeclared"
+_DISTINCT_ELEMENTS = 64_000_000
+"""Distinct weights a layer, in elements: 256 MB where they are expanded to fp32."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is verified: a tuned row, or for None the default plan of a declared key, under one use."""
+
+    key: Key
+    use: Use
+    row: TunedRow | None
+
+    @property
+    def name(self) -> str:
+        shape = self.key.shape
+        what = "default plan" if self.row is None else str(self.row.place)
+        dims = f"{shape.model_dim}/{shape.inter_dim}/{shape.expert}/{shape.topk}"
+        return f"{dims} {self.use.recipe} token {shape.token} ({what})"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A subject with its job, or with the reason why it has none."""
+
+    subject: Subject
+    job: Job | None
+    skipped: str = ""
+
+
+def plan(declarations: Declarations, rows: Iterable[TunedRow], with_defaults: bool) -> list[Planned]:
+    """Every row under every declared use of its key and, `with_defaults`, a default plan of every declared (shape, use)."""
+    versions = versions_in_use()
+    planned = [_planned(subject, reason, versions) for subject, reason in _row_subjects(declarations, rows)]
+    if with_defaults:
+        planned += [_planned(subject, "", versions) for subject in _default_subjects(declarations)]
+    return planned
+
+
+def versions_in_use() -> dict[str, str]:
+    """The versions that an emulated result depends on."""
+    return {"torch": _version_of("torch"), "moeshapes": __version__, "verifier": verifier_digest()}
+
+
+def _row_subjects(declarations: Declarations, rows: Iterable[TunedRow]) -> Iterator[tuple[Subject, str]]:
+    for row in rows:
+        uses = declarations.uses_of(row.key)
+        if uses:
+            yield from ((Subject(row.key, use, row), "") for use in uses)
+        else:
+            use, reason = undeclared_use(row.key)
+            yield Subject(row.key, use, row), reason
+
+
+def undeclared_use(key: Key) -> tuple[Use, str]:
+    """The plainest use of a key that no shape declares, and why it cannot be verified where it cannot.
+
+    No pads, no limit but Swiglu's own, no bias, no shared expert. Situv2 has parameters that only a model can state.
+    """
+    shape = key.shape
+    recipe = recipe_of(shape.q_dtype_a, shape.q_dtype_w, shape.q_type)
+    activation = shape.act_type.rpartition(".")[2].lower()
+    interleaved = recipe is not None and recipe.name in ("a8w4", "mxfp8")
+    use = Use(
+        deployment=UNDECLARED,
+        block="row",
+        recipe=recipe.name if recipe else "",
+        activation=activation,
+        gate_mode="interleave" if interleaved else "separated",
+        swiglu_limit=7.0 if activation == "swiglu" else None,
+        swiglu_alpha=1.702 if activation == "swiglu" else None,
+    )
+    if recipe is None:
+        return use, f"no recipe has {shape.q_dtype_a}, {shape.q_dtype_w}, {shape.q_type}"
+    if activation == "situv2":
+        return use, "Situv2 needs the model's situ_beta and situ_linear_beta, and no shape declares this key"
+    return use, "" if shape.use_g1u1 else "rows without a gate (use_g1u1 = 0) are not verified yet"
+
+
+def _default_subjects(declarations: Declarations) -> Iterator[Subject]:
+    """One subject a declared (shape, use) and bucket, on the first of the shape's GPUs."""
+    seen = set()
+    for declared in declarations.rows:
+        key = next(iter(declared.keys))
+        for token in DEFAULT_PLAN_BUCKETS:
+            subject = Subject(replace(key, shape=replace(key.shape, token=token)), declared.use, None)
+            name = (subject.key, declared.use.id)
+            if name not in seen:
+                seen.add(name)
+                yield subject
+
+
+def _planned(subject: Subject, reason: str, versions: dict[str, str]) -> Planned:
+    token = subject.key.shape.token
+    if not reason and token > EMULATED_UP_TO:
+        reason = f"emulated up to {EMULATED_UP_TO} tokens; this bucket needs a GPU"
+    if reason:
+        return Planned(subject, None, reason)
+    return Planned(subject, _job(subject, versions))
+
+
+def _job(subject: Subject, versions: dict[str, str]) -> Job:
+    problem = problem_of(subject.key, subject.use)
+    launch = None if subject.row is None else subject.row.launch()
+    identity = identity_of(subject, problem, launch, versions)
+    return Job(
+        id=digest(identity),
+        name=subject.name,
+        use_id=subject.use.id,
+        token=subject.key.shape.token,
+        counts=counts_of(subject.key.shape.token),
+        problem=problem,
+        launch=launch,
+        backend="emulate",
+        device="cpu",
+        seed=SEED,
+        max_elements=_DISTINCT_ELEMENTS,
+    )
+
+
+def identity_of(subject: Subject, problem: Problem, launch: dict[str, Any] | None, versions: dict[str, str]) -> dict[str, Any]:
+    """What a record vouches for: never times, since a row that was only timed again computes the same."""
+    return {
+        "key": [subject.key.gfx, subject.key.cu_num, *subject.key.shape.cells()],
+        "launch": launch,
+        "problem": problem.as_json(),
+        "use": subject.use.id,
+        "env": dict(subject.use.env),
+        "backend": "emulate",
+        "seed": SEED,
+        "versions": versions,
+    }
+
+
+def counts_of(bucket: int) -> tuple[int, ...]:
+    """The bucket's largest, smallest and middle true token count; only its own where no lookup asks for the bucket."""
+    if not is_reachable_bucket(bucket):
+        return (bucket,)
+    counts = tokens_of(bucket)
+    largest, smallest = min(counts[-1], bucket), max(counts[0], 1)
+    return tuple(dict.fromkeys((largest, smallest, (largest + smallest) // 2)))
+
+
+def _version_of(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "none"

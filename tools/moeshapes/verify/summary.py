@@ -1,0 +1,93 @@
+"""What a verification found, as a table for a screen and as markdown, and the line that it ends with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from tabulate import tabulate
+
+from moeshapes.findings import printable
+from moeshapes.verify.run import EMULATED, ERROR, FAIL, SKIPPED, Verified
+
+HEADERS = ("shape", "tokens", "recipe", "row", "use", "verdict", "error / limit", "NaN", "deterministic", "probed")
+
+
+def table(results: Sequence[Verified], markdown: bool = False) -> str:
+    """A line a (row, use) that was judged. Skipped ones are summed up by reason instead."""
+    rows = [_cells(result) for result in results if result.status != SKIPPED]
+    if markdown:
+        rows = [[_markdown_cell(cell) for cell in row] for row in rows]
+    style = "github" if markdown else "simple"
+    # Cells are shown as they are: tabulate would take a shape for a number, and a bare `0` for a float.
+    return tabulate(rows, HEADERS, tablefmt=style, disable_numparse=True)
+
+
+def _cells(result: Verified) -> list[str]:
+    subject, shape = result.subject, result.subject.key.shape
+    row = "default plan" if subject.row is None else str(subject.row.place)
+    dims = f"{shape.model_dim}/{shape.inter_dim}/{shape.expert}/{shape.topk}"
+    return [dims, str(shape.token), subject.use.recipe, row, subject.use.id, result.status, *_figures(result)]
+
+
+def _figures(result: Verified) -> list[str]:
+    if result.record is None:
+        return ["", "", "", ""]
+    numerics = result.record["numerics"]
+    counts = numerics["counts"].values()
+    shares = [share for count in counts for share in (count["over_limit"], count["block_over_limit"])]
+    bad = max(count["bad_values"] for count in counts)
+    deterministic = all(count["deterministic"] for count in counts)
+    spread = max(_number(count["spread"]) for count in counts)
+    return [
+        f"{max(map(_number, shares)):.3f}",
+        str(bad),
+        "yes" if deterministic else f"no, ±{spread:.2g}",
+        f"{100 * numerics['probes']['share']:.2g} %",
+    ]
+
+
+def _number(value: Any) -> float:
+    return float(value)
+
+
+def details(results: Sequence[Verified]) -> str:
+    """Why rows failed or could not be judged, and what was skipped, a reason a line."""
+    lines = [
+        f"{result.status}: {printable(result.subject.name)} under {printable(result.subject.use.id)}\n    {_indented(result.note)}"
+        for result in results
+        if result.status in (FAIL, ERROR)
+    ]
+    skipped = Counter(result.note for result in results if result.status == SKIPPED)
+    lines += [f"skipped {count}: {printable(reason)}" for reason, count in sorted(skipped.items())]
+    return "\n".join(lines)
+
+
+def _indented(note: str) -> str:
+    return "\n    ".join(printable(line) for line in note.splitlines())
+
+
+def closing_line(results: Sequence[Verified], seconds: float) -> str:
+    """`35 rows × uses judged: 35 emulated (0 from the cache), 0 fail, 0 error; 4 skipped; 61 s`."""
+    counts = Counter(result.status for result in results)
+    judged = sum(counts[status] for status in (EMULATED, FAIL, ERROR))
+    cached = sum(result.cached for result in results)
+    return (
+        f"{judged} rows × uses judged: {counts[EMULATED]} {EMULATED} ({cached} from the cache), {counts[FAIL]} {FAIL}, "
+        f"{counts[ERROR]} {ERROR}; {counts[SKIPPED]} {SKIPPED}; {seconds:.0f} s"
+    )
+
+
+def markdown(results: Sequence[Verified], seconds: float) -> str:
+    """The whole verification as markdown, for a pull request or a job summary."""
+    parts = ["### moeshapes verify", closing_line(results, seconds), table(results, markdown=True)]
+    problems = details(results)
+    if problems:
+        parts.append("```text\n" + problems.replace("```", "'''") + "\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown_cell(cell: str) -> str:
+    escaped = printable(cell).replace("&", "&amp;").replace("<", "&lt;")
+    return escaped.replace("|", "\\|")

@@ -1,0 +1,65 @@
+"""A worker: verifies jobs that come as lines of JSON on stdin, answers in lines of JSON on stdout.
+
+It needs torch and a backend, nothing else of the repository. Answers are `{"step": job}` now and then while it works, then
+`{"job": id, "result": {...}}` or `{"job": id, "error": text}`. What libraries print goes to stderr, where it cannot be taken for one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any, TextIO
+
+import torch
+
+from moeshapes.backends.base import Backend
+from moeshapes.verify.check import LayerCache, check
+from moeshapes.verify.job import Job
+
+
+def load_backend(name: str) -> Backend:
+    """The backend of that name, or `module:Class` for one from elsewhere. Raises ValueError for a name that is unknown."""
+    if name == "emulate":
+        from moeshapes.backends.emulate import EmulateBackend
+
+        return EmulateBackend()
+    raise ValueError(f"no backend is called {name}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Verify jobs from stdin.")
+    parser.add_argument("--threads", type=int, required=True)
+    torch.set_num_threads(parser.parse_args().threads)
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    serve(sys.stdin, answers, load_backend)
+
+
+def serve(jobs: TextIO, answers: TextIO, backend_of: Callable[[str], Backend]) -> None:
+    """Verifies one job after another until stdin ends."""
+    cache, backends = LayerCache(), dict[str, Backend]()
+
+    def answer(**message: Any) -> None:
+        answers.write(json.dumps(message) + "\n")
+        answers.flush()
+
+    for line in jobs:
+        job = Job.from_json(line)
+        try:
+            if job.backend not in backends:
+                backends[job.backend] = backend_of(job.backend)
+            with torch.inference_mode():
+                result = check(job, backends[job.backend], cache, lambda: answer(step=job.id))  # noqa: B023
+        except Exception as error:
+            traceback.print_exc()
+            answer(job=job.id, error=f"{type(error).__name__}: {error}")
+        else:
+            answer(job=job.id, result=result)
+
+
+if __name__ == "__main__":
+    main()
