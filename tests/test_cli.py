@@ -42,7 +42,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> Pretend:
         module = types.ModuleType("moeshapes.commands.pretend")
         module.command = click.command("pretend")(action)  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, module.__name__, module)
-        monkeypatch.setattr(cli, "COMMANDS", ("pretend",))
+        monkeypatch.setattr(cli, "COMMANDS", {"pretend": "do what a test says"})
 
     return install
 
@@ -104,6 +104,18 @@ def test_the_log_of_a_surprise_has_versions_and_traceback(
 def test_bad_usage_cannot_run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.status_of(arguments) == 2
     assert "moeshapes" in capsys.readouterr().err
+
+
+def test_a_command_whose_extra_is_missing_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(name: str) -> object:
+        raise ModuleNotFoundError(f"No module named 'torch' for {name}", name="torch")
+
+    monkeypatch.setattr("importlib.import_module", fail)
+    assert cli.status_of(["--help"]) == 0
+    assert cli.status_of(["verify"]) == 2
+    assert "needs torch, which a base install lacks: pip install 'moeshapes[verify]'" in capsys.readouterr().err
 
 
 def test_every_command_has_its_module_and_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,14 @@ import click
 
 from moeshapes import __version__
 
-COMMANDS = ("check", "generate", "keys", "lint", "adopt", "verify")
+COMMANDS = {
+    "check": "everything that a CPU can check: declarations, generated files, keys, tuned rows",
+    "generate": "write the derived files from the YAML, or compare them",
+    "keys": "no two tuned rows with one key, here or in an AITER checkout",
+    "lint": "static rules on the rows of any tuned table",
+    "adopt": "bring measured rows into the tuned tables",
+    "verify": "judge tuned rows and declared uses against a reference",
+}
 
 NOTHING_FOUND, FINDINGS, CANNOT_RUN, UNEXPECTED, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -25,8 +32,23 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"moeshapes.commands.{cmd_name}").command
+        try:
+            command: click.Command = importlib.import_module(f"moeshapes.commands.{cmd_name}").command
+        except ModuleNotFoundError as missing:
+            raise _not_installed(cmd_name, missing) from missing
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Lists the commands without importing one: a base install lacks what some of them need."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+def _not_installed(command: str, missing: ModuleNotFoundError) -> Exception:
+    if missing.name is None or missing.name.startswith("moeshapes"):
+        return missing
+    needed = f"`moeshapes {command}` needs {missing.name}, which a base install lacks"
+    return click.ClickException(f"{needed}: pip install 'moeshapes[verify]', or run `make {command}`")
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

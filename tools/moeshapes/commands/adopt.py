@@ -8,7 +8,7 @@ import click
 
 from moeshapes.adopt import AdoptResult, adopt
 from moeshapes.commands.options import format_option, root_option
-from moeshapes.commands.outcome import show
+from moeshapes.commands.outcome import counted, show
 from moeshapes.findings import has_errors
 from moeshapes.repository import load_declarations
 from moeshapes.root import name_from
@@ -32,7 +32,7 @@ def command(file: Path, note: str, selectors: tuple[str, ...], root: Path, style
     result = _adopt_file(file, note, selectors, root)
     if result.text:
         click.echo(result.text, err=style != "text")
-    return show(result.findings, style, f"{len(result.written)} tables written")
+    return show(result.findings, style, f"{counted(len(result.written), 'table')} written")
 
 
 def _adopt_file(file: Path, note: str, selectors: tuple[str, ...], root: Path) -> AdoptResult:

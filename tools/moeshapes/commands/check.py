@@ -8,7 +8,7 @@ import click
 
 from moeshapes.check import check_repository
 from moeshapes.commands.options import format_option, root_option
-from moeshapes.commands.outcome import show
+from moeshapes.commands.outcome import counted, show
 
 
 @click.command("check")
@@ -17,4 +17,4 @@ from moeshapes.commands.outcome import show
 def command(root: Path, style: str) -> int:
     """Check declarations, freshness of generated/, keys and tuned rows."""
     result = check_repository(root)
-    return show(result.findings, style, f"{result.rows} tuned rows")
+    return show(result.findings, style, counted(result.rows, "tuned row"))

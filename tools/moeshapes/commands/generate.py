@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from moeshapes.commands.options import format_option, root_option
-from moeshapes.commands.outcome import show
+from moeshapes.commands.outcome import counted, show
 from moeshapes.generate import generate
 
 
@@ -21,4 +21,4 @@ def command(check: bool, root: Path, style: str) -> int:
     for verb, names in (("wrote", result.written), ("removed", result.removed)):
         for name in names:
             click.echo(f"{verb} {name}", err=True)
-    return show(result.findings, style, "" if check else f"{len(result.unchanged)} files unchanged")
+    return show(result.findings, style, "" if check else f"{counted(len(result.unchanged), 'file')} unchanged")

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from moeshapes.commands.options import format_option, tables_root_option
-from moeshapes.commands.outcome import show
+from moeshapes.commands.outcome import counted, show
 from moeshapes.keys import check_keys
 
 
@@ -17,4 +17,4 @@ from moeshapes.keys import check_keys
 def command(root: Path, style: str) -> int:
     """Check that keys are unique over the tuned tables of this repository, or of an AITER checkout."""
     result = check_keys(root)
-    return show(result.findings, style, f"{result.rows} tuned rows in {result.tables} tables")
+    return show(result.findings, style, f"{counted(result.rows, 'tuned row')} in {counted(result.tables, 'table')}")

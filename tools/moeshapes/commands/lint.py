@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from moeshapes.commands.options import format_option, optional_tables_root_option
-from moeshapes.commands.outcome import show
+from moeshapes.commands.outcome import counted, show
 from moeshapes.lint import lint_files, tuned_files
 
 
@@ -20,4 +20,4 @@ def command(files: tuple[Path, ...], root: Path | None, style: str) -> int:
     if root is None and not files:
         raise click.UsageError("no tables here or above: name the files, run it inside a checkout, or give --root DIR")
     result = lint_files(files or tuned_files(root or Path()), root)
-    return show(result.findings, style, f"{result.rows} readable rows in {result.tables} tables")
+    return show(result.findings, style, f"{counted(result.rows, 'readable row')} in {counted(result.tables, 'table')}")

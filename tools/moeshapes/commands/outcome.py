@@ -28,6 +28,11 @@ def show(findings: Sequence[Finding], style: str, looked_at: str = "") -> int:
     return FINDINGS if has_errors(findings) else NOTHING_FOUND
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 row`, `2 rows`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def _coloured(text: str) -> str:
     # click drops the colours again where stdout is not a terminal.
     return _SEVERITY_AND_RULE.sub(lambda match: click.style(match[0], fg=_COLOURS[match[1]], bold=True), text)
