@@ -25,7 +25,8 @@ MAX_BYTES = 256 * 1024
 MAX_DEPTH = 16
 MAX_FINDINGS = 100
 MAX_SCALAR = 4000
-"""Characters. Python reads no decimal number beyond 4300 digits, and no reason or note needs more."""
+"""Characters: no reason or note needs more. Python reads and prints no number beyond 4300 digits."""
+MAX_NUMBER = 40
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -76,7 +77,7 @@ class Document:
 
 
 def load_document(path: Path, name: str) -> tuple[Document | None, list[Finding]]:
-    """The document in a file, or what is wrong with it. `name` is the path that findings show."""
+    """The document in a file, as `parse_document` gives it. `name` is the path that findings show."""
     data, fault = _read(path)
     if fault:
         return None, [Finding(UNREADABLE, Place(name), fault)]
@@ -84,7 +85,10 @@ def load_document(path: Path, name: str) -> tuple[Document | None, list[Finding]
 
 
 def parse_document(data: bytes, name: str) -> tuple[Document | None, list[Finding]]:
-    """The document in these bytes, or what is wrong with them: never both, never an exception."""
+    """The document in these bytes, None where it cannot be judged further, and what is wrong with them.
+
+    A document with findings lacks what they are about: of a duplicate key it has the first value.
+    """
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -98,12 +102,12 @@ def parse_document(data: bytes, name: str) -> tuple[Document | None, list[Findin
         for event in yaml.parse(text, Loader=_Loader):
             builder.take(event)
             if len(builder.findings) >= MAX_FINDINGS:
-                break
+                return None, builder.findings
     except yaml.YAMLError as error:
-        builder.findings.append(_syntax_finding(error, name))
-    if builder.findings:
+        return None, [*builder.findings, _syntax_finding(error, name)]
+    if builder.unusable:
         return None, builder.findings
-    return Document(name, builder.root, builder.places, builder.key_places), []
+    return Document(name, builder.root, builder.places, builder.key_places), builder.findings
 
 
 def _read(path: Path) -> tuple[bytes, str]:
@@ -152,6 +156,8 @@ class _Builder:
         self.places: dict[KeyPath, Place] = {}
         self.key_places: dict[KeyPath, Place] = {}
         self.findings: list[Finding] = []
+        self.unusable = False
+        """Whether values are missing that other checks would take for wrong ones."""
         self._open: list[_Container] = []
         self._documents = 0
 
@@ -160,8 +166,11 @@ class _Builder:
             self._documents += 1
             if self._documents == 2:
                 self._refuse(event, "a second document", "Keep one document a file.")
+        elif self._documents > 1:
+            return
         elif isinstance(event, yaml.AliasEvent):
             self._refuse(event, f"alias `*{event.anchor}`")
+            self.unusable = True
             self._add(event, None)
         elif isinstance(event, (yaml.ScalarEvent, yaml.CollectionStartEvent)):
             self._take_node(event)
@@ -173,26 +182,33 @@ class _Builder:
             self._refuse(event, f"anchor `&{event.anchor}`")
         if event.tag:
             self._refuse(event, f"tag `{event.tag}`", "Leave the tag out; put text in quotes.")
+            self.unusable = True
         if isinstance(event, yaml.ScalarEvent):
             self._add(event, self._scalar(event))
             return
         value: list[object] | dict[str, object] = {} if isinstance(event, yaml.MappingStartEvent) else []
         self._open.append(_Container(self._add(event, value), value))
         if len(self._open) == MAX_DEPTH + 1:
-            self._refuse(event, f"nested more than {MAX_DEPTH} deep", "Flatten it.")
+            self._refuse(event, f"nesting of more than {MAX_DEPTH} levels", "Flatten it.")
+            self.unusable = True
 
     def _scalar(self, event: yaml.ScalarEvent) -> object:
         if len(event.value) > MAX_SCALAR:
             self._refuse(event, f"a value of more than {MAX_SCALAR} characters", "Shorten it.")
+            self.unusable = True
             return ""
-        return plain_scalar(event.value) if event.implicit[0] else event.value
+        value = plain_scalar(event.value) if event.implicit[0] else event.value
+        if isinstance(value, (int, float)) and len(event.value) > MAX_NUMBER:
+            self._refuse(event, f"a number of more than {MAX_NUMBER} digits", "Shorten it.")
+            self.unusable = True
+            return 0
+        return value
 
     def _add(self, event: yaml.Event, value: object) -> KeyPath:
         """Puts a value where the parser stands, as item, key or value; its path."""
         place = self._place(event)
         if not self._open:
-            if self._documents == 1:
-                self.root, self.places[()] = value, place
+            self.root, self.places[()] = value, place
             return ()
         container = self._open[-1]
         if isinstance(container.value, list):
@@ -203,23 +219,24 @@ class _Builder:
             return (*container.path, container.key)
         else:
             path = (*container.path, container.key)
-            container.value[container.key] = value
+            if not container.key_refused:
+                container.value[container.key] = value
             container.key = None
         self.places[path] = place
         return path
 
     def _key(self, container: _Container, event: yaml.Event, value: object) -> str:
+        """The key, or where it stands if it is refused: the paths below it must differ from those of the first one."""
         place = self._place(event)
+        first = self.key_places.get((*container.path, str(value)))
+        container.key_refused = not isinstance(value, str) or first is not None
         if not isinstance(value, str):
             self._refuse(event, "a key that is not text", "Put the key in quotes.")
-            return f"\0{place}"
-        path = (*container.path, value)
-        if path in self.key_places:
-            first = self.key_places[path]
+        elif first:
             self.findings.append(Finding(DUPLICATE_KEY, place, f"key `{value}` is already there at line {first.line}"))
-            return value
-        self.key_places[path] = place
-        return value
+        key = str(place) if container.key_refused else str(value)
+        self.key_places[(*container.path, key)] = place
+        return key
 
     def _place(self, event: yaml.Event) -> Place:
         mark: Any = event.start_mark
@@ -231,8 +248,9 @@ class _Builder:
 
 @dataclass
 class _Container:
-    """A list or mapping that is being filled. `key` is the key whose value comes next."""
+    """A list or mapping that is being filled. `key` is the key whose value comes next; a refused one's is left out."""
 
     path: KeyPath
     value: list[object] | dict[str, object]
     key: str | None = None
+    key_refused: bool = False

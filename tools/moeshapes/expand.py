@@ -125,7 +125,7 @@ def _expand_entry(
         return [], findings
     dims, findings = geometry(shape, entry, block)
     findings += unasked_buckets(shape, entry, block)
-    if findings:
+    if findings or shape.faulty - {"moe"} or entry.faulty - {"tokens", "left_out", "unreachable"}:
         return [], findings
     rows = [
         DeclaredRow(shape.csv, _row(shape, block, dims, token, gfx), gpus, use, shape.deny, place)
@@ -137,6 +137,8 @@ def _expand_entry(
 
 
 def _block(shape: Shape, entry: Entry, models: Mapping[str, Model | None]) -> tuple[Block | None, list[Finding]]:
+    if not shape.is_sound("model"):
+        return None, []
     if shape.model not in models:
         message = f"there is no model `{shape.model}` in models/{nearest(shape.model, list(models))}"
         return None, [Finding(UNKNOWN_MODEL, shape.document.place("model"), message)]
@@ -198,19 +200,20 @@ def _uses(shape: Shape, entry: Entry, block: Block, dims: Geometry) -> list[Use]
 
 
 def _clashes(rows: Iterable[DeclaredRow]) -> Iterator[Finding]:
-    """Pairs of declarations of one row that cannot both stand, reported at both places, their tokens together."""
-    tokens: dict[tuple[Rule, Place, Place, str], list[int]] = defaultdict(list)
+    """Declarations of one row that cannot both stand, reported at both places; all tokens of a pair together."""
     by_row: dict[UntunedRow, list[DeclaredRow]] = defaultdict(list)
     for declared in rows:
         by_row[declared.row].append(declared)
-    for row, same in by_row.items():
+    clashes: dict[tuple[Rule, str, str, str], list[tuple[DeclaredRow, DeclaredRow]]] = defaultdict(list)
+    for same in by_row.values():
         for one, other in combinations(same, 2):
             for rule in _clash_rules(one, other):
                 for here, there in ((one, other), (other, one)):
-                    tokens[rule, here.place, there.place, _described(here)].append(row.token)
-    for (rule, place, other_place, described), counts in tokens.items():
-        message = _CLASH[rule].format(row=described, tokens=", ".join(map(str, counts)), there=other_place)
-        yield Finding(rule, place, message)
+                    clashes[rule, here.use.id, there.use.id, _described(here)].append((here, there))
+    for (rule, _, _, described), pairs in clashes.items():
+        here, there = pairs[0]
+        tokens = ", ".join(str(pair[0].row.token) for pair in pairs)
+        yield Finding(rule, here.place, _CLASH[rule].format(row=described, tokens=tokens, there=there.place))
 
 
 _CLASH = {
@@ -225,7 +228,7 @@ def _clash_rules(one: DeclaredRow, other: DeclaredRow) -> Iterator[Rule]:
         return
     if one.csv != other.csv:
         yield ROW_IN_TWO_FILES
-    if _computed(one.use) == _computed(other.use):
+    if _computed(one.use) == _computed(other.use) or one.use.id == other.use.id:
         yield ROW_TWICE
     if _denied(one) != _denied(other):
         yield POLICY_CONFLICT

@@ -72,9 +72,13 @@ def geometry(shape: Shape, entry: Entry, block: Block) -> tuple[Geometry, list[F
         intermediate_pad=intermediate_pad,
         shared_experts=shared,
     )
-    divided = list(_division(shape, entry, block, ranks))
-    widths = [] if divided else _widths(shape, entry, block, found)
-    return found, [*divided, *widths, *_fusion(shape, entry, block), *_overrides(shape, entry, found)]
+    findings = list(_fusion(shape, entry, block))
+    if shape.is_sound("tp", "ep", "pad") and "override" not in entry.faulty:
+        divided = list(_division(shape, entry, block, ranks))
+        judged = shape.is_sound("recipe") and not divided
+        findings += [*divided, *_overrides(shape, entry, found)]
+        findings += _widths(shape, entry, block, found) if judged else ()
+    return found, findings
 
 
 def _dim(name: str, logical: int, shape: Shape, entry: Entry) -> tuple[int, int]:

@@ -40,13 +40,16 @@ _SETTINGS = (
 
 def unasked_buckets(shape: Shape, entry: Entry, block: Block) -> Iterator[Finding]:
     """One finding for each architecture on which some of the entry's buckets never ask for the recipe."""
+    if not shape.is_sound("recipe", "gpus", "gate_mode", "env"):
+        return
     buckets = [token for token in entry.tokens if is_reachable_bucket(token)]
     for gfx in sorted({gpu.gfx for gpu in shape.gpus}):
         caller = Caller(gfx, shape.recipe, block.activation, shape.gate_mode, shape.env)
         missed = [bucket for bucket in buckets if not caller.reaches(bucket)]
         if missed:
+            listed = f"{'buckets' if missed[1:] else 'bucket'} {', '.join(map(str, missed))}"
             message = (
-                f"on {gfx} no call of bucket {', '.join(map(str, missed))} asks for {shape.recipe.a.value} activations,"
+                f"on {gfx} no call of {listed} asks for {shape.recipe.a.value} activations,"
                 f" as {shape.recipe.name} has (block `{entry.block}`, {block.activation}, {shape.gate_mode} gates)"
             )
             yield Finding(NOT_ASKED_FOR, entry.tokens[missed[0]], message, _remedy(caller, missed))

@@ -53,18 +53,19 @@ def load_declarations(root: Path) -> tuple[Declarations, list[Finding]]:
     models: dict[str, Model | None] = {}
     for path, name in _yaml_files(root, MODELS, findings):
         document, wrong = load_document(path, name)
-        model_id = path.stem
-        models[model_id] = None
-        if document:
-            models[model_id], wrong = read_model(model_id, document)
         findings += wrong
+        models[path.stem] = None
+        if document:
+            models[path.stem], wrong = read_model(path.stem, document)
+            findings += wrong
     shapes: list[Shape] = []
     for path, name in _yaml_files(root, SHAPES, findings):
         document, wrong = load_document(path, name)
+        findings += wrong
         if document:
             shape, wrong = read_shape(name.removeprefix(f"{SHAPES}/").removesuffix(".yaml"), document)
-            shapes += [shape] if shape else []
-        findings += wrong
+            shapes.append(shape)
+            findings += wrong
     declarations, wrong = expand(models, shapes)
     return declarations, findings + wrong
 

@@ -37,7 +37,7 @@ WRONG_VALUE = Rule(
     "MOE013", "wrong-value", Severity.ERROR,
     what="A value is not among those that its key takes.",
     why="It names nothing that AITER or this repository knows, or is out of range.",
-    fix="Write one of the values that are named.",
+    fix="Write a value that the key takes.",
 )  # fmt: skip
 
 _Path = tuple[Any, ...]
@@ -90,8 +90,13 @@ def _sound(value: object, schema: Mapping[str, Any], defs: Mapping[str, Any], fa
 
 def nearest(word: str, words: Sequence[str]) -> str:
     """`: did you mean `tokens`?` where one of the words is close, else nothing."""
-    close = get_close_matches(word, words, n=1)
-    return f": did you mean `{close[0]}`?" if close else ""
+    close = closest(word, words)
+    return f": did you mean `{close}`?" if close else ""
+
+
+def closest(word: str, words: Sequence[str]) -> str | None:
+    """The word that this one is most likely meant to be."""
+    return next(iter(get_close_matches(word, words, n=1)), None)
 
 
 @cache
@@ -162,7 +167,7 @@ def _say_enum(path: _Path, error: _Error) -> _Complaints:
 def _say_pattern(path: _Path, error: _Error) -> _Complaints:
     rule = error.schema["patternErrorMessage"]
     if "propertyNames" in error.absolute_schema_path:
-        yield UNKNOWN_KEY, (*path, error.instance), f"key {_shown(error.instance)}{_inside(path)}: {rule}"
+        yield UNKNOWN_KEY, (*path, error.instance), f"key `{error.instance}`{_inside(path)}: {rule}"
     else:
         yield WRONG_VALUE, path, f"{_subject(path)} is {_shown(error.instance)}: it {rule}"
 
@@ -174,7 +179,7 @@ _LIMITS = {
     "minLength": "must have at least {} character",
     "maxLength": "must have at most {} characters",
     "minItems": "must have at least {} item",
-    "minProperties": "must have at least {} key(s)",
+    "minProperties": "must have at least {} key",
     "uniqueItems": "must not have the same item twice",
 }
 

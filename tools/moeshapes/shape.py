@@ -13,7 +13,7 @@ from moeshapes.kernel_name import POLICY_FIELDS, PolicyField
 from moeshapes.policy import Deny
 from moeshapes.recipe import RECIPES, Recipe
 from moeshapes.rule import Rule, Severity
-from moeshapes.schema_check import check_schema, nearest
+from moeshapes.schema_check import check_schema, closest, nearest
 from moeshapes.tokens import parse_tokens
 
 TOKEN_RANGE = Rule(
@@ -48,6 +48,7 @@ POLICY_FIELD = Rule(
 )  # fmt: skip
 
 _REQUIRED = ("model", "tp", "csv", "gpus", "recipe", "moe")
+_KEYS = (*_REQUIRED, "ep", "gate_mode", "env", "pad", "pads", "doweight_stage1", "kernels")
 
 
 @dataclass(frozen=True, order=True)
@@ -68,7 +69,10 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Entry:
-    """A block of the model as it is served: item `index` of `moe`. `tokens` maps each bucket to tune to its place."""
+    """A block of the model as it is served: item `index` of `moe`. `tokens` maps each bucket to tune to its place.
+
+    `faulty` has the keys whose values are not wholly sound; their fields hold what is.
+    """
 
     index: int
     block: str
@@ -77,11 +81,15 @@ class Entry:
     left_out: Mapping[int, LeftOut]
     unreachable: frozenset[int]
     override: Mapping[str, int]
+    faulty: frozenset[str]
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A shape file. `deployment` is its path below shapes/ without .yaml; `pad` maps dims to their multiples."""
+    """A shape file. `deployment` is its path below shapes/ without .yaml; `pad` maps dims to their multiples.
+
+    `faulty` has the keys whose values are missing or not wholly sound; their fields hold what is, or a stand-in.
+    """
 
     deployment: str
     model: str
@@ -97,27 +105,31 @@ class Shape:
     doweight_stage1: bool
     entries: tuple[Entry, ...]
     deny: tuple[Deny, ...]
+    faulty: frozenset[str]
     document: Document
 
+    def is_sound(self, *keys: str) -> bool:
+        """Whether what these keys say can be judged."""
+        return self.faulty.isdisjoint(keys)
 
-def read_shape(deployment: str, document: Document) -> tuple[Shape | None, list[Finding]]:
-    """The sound part of a shape file, None where it is too little, and all that is wrong with the file by itself."""
+
+def read_shape(deployment: str, document: Document) -> tuple[Shape, list[Finding]]:
+    """The sound part of a shape file, and all that is wrong with the file by itself."""
     value, findings = check_schema(document, "shape")
     reader = _Reader(document, findings)
+    faulty = _faulty_keys(document, value)
     entries = tuple(reader.entry(n, entry) for n, entry in enumerate(value.get("moe", ())) if entry is not None)
     deny = tuple(reader.deny(n, item) for n, item in enumerate(value.get("kernels", {}).get("deny", ())) if item)
     env = reader.env(value.get("env", {}))
-    if any(key not in value for key in _REQUIRED):
-        return None, findings
     pads = value.get("pads", "zeros")
     shape = Shape(
         deployment=deployment,
-        model=value["model"],
-        tp=value["tp"],
+        model=value.get("model", ""),
+        tp=value.get("tp", 1),
         ep=value.get("ep", 1),
-        csv=value["csv"],
-        gpus=tuple(Gpu(**gpu) for gpu in value["gpus"] if gpu),
-        recipe=RECIPES[value["recipe"]],
+        csv=value.get("csv", ""),
+        gpus=tuple(Gpu(**gpu) for gpu in value.get("gpus", ()) if gpu),
+        recipe=RECIPES[value.get("recipe", "bf16")],
         gate_mode=value.get("gate_mode", "separated"),
         env=env,
         pad=value.get("pad", {}),
@@ -125,9 +137,22 @@ def read_shape(deployment: str, document: Document) -> tuple[Shape | None, list[
         doweight_stage1=value.get("doweight_stage1", False),
         entries=entries,
         deny=deny,
+        faulty=faulty if len(env) == len(value.get("env", {})) else faulty | {"env"},
         document=document,
     )
     return shape, findings
+
+
+def _faulty_keys(document: Document, sound: Mapping[str, Any]) -> frozenset[str]:
+    """The outermost keys whose values are missing or not wholly sound, and those that a misspelt key may stand for."""
+    written = document.value if isinstance(document.value, dict) else {}
+    faulty = _differing(written, sound) | (set(_REQUIRED) - sound.keys())
+    meant = {closest(key, _KEYS) for key in faulty if key not in _KEYS}
+    return frozenset(faulty | {key for key in meant if key and key not in written})
+
+
+def _differing(written: Mapping[str, Any], sound: Mapping[str, Any]) -> set[str]:
+    return {key for key in written if key not in sound or written[key] != sound[key]}
 
 
 class _Reader:
@@ -155,7 +180,13 @@ class _Reader:
             left_out=left_out,
             unreachable=frozenset(unreachable),
             override={key: number for key, number in value.get("override", {}).items() if key != "note"},
+            faulty=frozenset(_differing(self._written(index), value)),
         )
+
+    def _written(self, index: int) -> Mapping[str, Any]:
+        document: Any = self.document.value
+        written: Mapping[str, Any] = document["moe"][index]
+        return written
 
     def _tokens(self, value: Any, *path: str | int) -> dict[int, Place]:
         """The token counts of one `tokens` value, with their places, in the order written."""
@@ -180,13 +211,14 @@ class _Reader:
                     self._report(BUCKET_TWICE, place, f"bucket {token} is left out twice")
                 left_out[token] = LeftOut(item["reason"], place)
                 if not is_reachable_bucket(token):
-                    self._report_unreachable(token, place)
+                    self._report_unreachable(token, place, "remove it")
         return left_out
 
     def _check_reachable(self, tokens: Mapping[int, Place], marked: set[int], index: int) -> None:
         for token, place in tokens.items():
             if not is_reachable_bucket(token) and token not in marked:
-                self._report_unreachable(token, place)
+                otherwise = f"list {token} under `unreachable` with a note on why its row is kept"
+                self._report_unreachable(token, place, otherwise)
         for token in sorted(marked):
             place = self.document.place("moe", index, "unreachable", "tokens")
             if is_reachable_bucket(token):
@@ -194,11 +226,10 @@ class _Reader:
             elif token not in tokens:
                 self._report(UNREACHABLE_BUCKET, place, f"{token} is marked unreachable, but is not among the `tokens`")
 
-    def _report_unreachable(self, token: int, place: Place) -> None:
+    def _report_unreachable(self, token: int, place: Place, otherwise: str) -> None:
         bucket = bucket_of(token)
         message = f"no call looks up {token} tokens: calls of {token} tokens look up {bucket}"
-        remedy = f"Write {bucket}, or list {token} under `unreachable` with a note on why its row is kept."
-        self._report(UNREACHABLE_BUCKET, place, message, remedy)
+        self._report(UNREACHABLE_BUCKET, place, message, f"Write {bucket}, or {otherwise}.")
 
     def env(self, value: Mapping[str, int | str]) -> dict[str, str]:
         """The environment as text, without values that AITER could not read."""
