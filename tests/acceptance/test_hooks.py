@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -89,3 +90,42 @@ def test_a_collision_in_an_aiter_checkout_is_found(hooks: Path, aiter_checkout: 
     planted = try_hook("moeshapes-keys", hooks, aiter_checkout, pre_commit_home)
     assert planted.returncode == 1, planted.stdout
     assert "aiter/configs/model_configs/other_model_tuned_fmoe.csv:2: error MOE201" in planted.stdout
+
+
+@pytest.mark.registry
+def test_a_row_recorded_at_no_time_is_found(hooks: Path, aiter_checkout: Path, pre_commit_home: Path) -> None:
+    table = aiter_checkout / "aiter/configs/model_configs/some_model_tuned_fmoe.csv"
+    table.write_text(table.read_text().replace(",18.0,", ",0.0,"))
+    git(aiter_checkout, "add", "--all")
+    done = try_hook("moeshapes-lint", hooks, aiter_checkout, pre_commit_home)
+    assert done.returncode == 1, done.stdout
+    faulty = set(re.findall(r"^(\S+?):(\d+)\S*: error (\S+)", done.stdout, re.MULTILINE))
+    name = "aiter/configs/model_configs/some_model_tuned_fmoe.csv"
+    assert faulty == {(name, "2", "MOE120"), (name, "3", "MOE120")}
+
+
+@pytest.mark.registry
+def test_a_repository_of_shapes_is_checked(hooks: Path, root: Path, tmp_path: Path, pre_commit_home: Path) -> None:
+    shapes = tmp_path / "our-shapes"
+    for folder in ("models", "shapes", "generated"):
+        shutil.copytree(root / folder, shapes / folder)
+    commit_all(shapes)
+    clean = try_hook("moeshapes-check", hooks, shapes, pre_commit_home)
+    assert clean.returncode == 0, clean.stdout
+
+    model = shapes / "models" / "glm-5.2.yaml"
+    model.write_text(model.read_text().replace("hidden_size:", "hiden_size:", 1))
+    git(shapes, "add", "--all")
+    planted = try_hook("moeshapes-check", hooks, shapes, pre_commit_home)
+    assert planted.returncode == 1, planted.stdout
+    assert "models/glm-5.2.yaml:" in planted.stdout
+
+
+@pytest.mark.parametrize(
+    ("validate", "file"),
+    [("validate-config", ".pre-commit-config.yaml"), ("validate-manifest", ".pre-commit-hooks.yaml")],
+)
+def test_pre_commit_accepts_our_files(root: Path, validate: str, file: str) -> None:
+    command = [sys.executable, "-m", "pre_commit", validate, str(root / file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
