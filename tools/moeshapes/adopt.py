@@ -95,7 +95,11 @@ def adopt(source: Table, rows: Sequence[TunedRow], note: str, root: Path, declar
     """
     findings = list(_objections(source, rows, note, declarations))
     updates: list[tuple[str, Table, list[_Change]]] = []
-    for csv, chosen in _by_target(rows, declarations).items():
+    for name, chosen in _by_target(rows, declarations).items():
+        csv = csv_path(name)
+        if not _TARGET_NAME.fullmatch(name):
+            findings.append(Finding(BAD_TARGET, Place(csv), f"`{name}` is no name of a tuned fused-MoE table"))
+            continue
         target, wrong = _target(root, csv, source, chosen)
         changes, lost = _changes(target, source, chosen)
         findings += [*wrong, *lost]
@@ -127,19 +131,17 @@ def _objections(source: Table, rows: Sequence[TunedRow], note: str, declarations
 
 
 def _by_target(rows: Iterable[TunedRow], declarations: Declarations) -> Mapping[str, list[TunedRow]]:
-    """The declared rows by the path of their tuned table below the root."""
+    """The declared rows by the name of their tuned table."""
     targets: defaultdict[str, list[TunedRow]] = defaultdict(list)
     for row in rows:
         declared = declarations.by_key.get(row.key)
         if declared:
-            targets[csv_path(tuned_name(declared[0].csv))].append(row)
+            targets[tuned_name(declared[0].csv)].append(row)
     return dict(sorted(targets.items()))
 
 
 def _target(root: Path, csv: str, source: Table, rows: Sequence[TunedRow]) -> tuple[Table, list[Finding]]:
     """The table to write into, a new one where there is none, and the errors that forbid writing into it."""
-    if not _TARGET_NAME.fullmatch(csv.rpartition("/")[2]):
-        return _new_table(csv, source, rows), [Finding(BAD_TARGET, Place(csv), "no name of a tuned fused-MoE table")]
     if not (root / csv).exists():
         return _new_table(csv, source, rows), []
     table = read_table(root / csv, csv)

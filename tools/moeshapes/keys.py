@@ -12,7 +12,7 @@ from moeshapes.findings import Finding, Place
 from moeshapes.line_fault import CRLF
 from moeshapes.row import UNTUNED_COLUMNS
 from moeshapes.rule import Rule, Severity
-from moeshapes.table import BYTE_ORDER_MARK, Kind, Line, Table, canonical_cell, read_table
+from moeshapes.table import BYTE_ORDER_MARK, Kind, Line, Table, canonical_cell, key_of, read_table
 
 COLLISION = Rule(
     "MOE201",
@@ -50,6 +50,7 @@ class _Entry:
     """A tuned row as the merge sees it. `cells` is its key as written; `us` is infinite where it is no number."""
 
     place: Place
+    key: str
     cells: dict[str, str]
     us: float
     kernels: str
@@ -127,6 +128,7 @@ def _entry(table: Table, line: Line, key_columns: Sequence[str]) -> _Entry:
     kernels = (canonical_cell(table, line, "kernelName1"), canonical_cell(table, line, "kernelName2"))
     return _Entry(
         place=table.place(line),
+        key=str(key_of(table, line)),
         cells={column: table.cell(line, column) for column in key_columns if column in table.index},
         us=_number(table.cell(line, "us")),
         kernels=" + ".join(kernel for kernel in kernels if kernel) or "no kernel",
@@ -149,7 +151,7 @@ def _collision(same: Sequence[_Entry]) -> Iterator[Finding]:
         others = [other for other in same if other is not entry]
         listed = ", ".join(map(str, others[:_SHOWN])) + (f" and {len(others) - _SHOWN} more" if others[_SHOWN:] else "")
         keeps = "this row" if entry is kept else f"the row at {kept.place}"
-        message = f"{entry.us:g} µs, {entry.kernels}: same key as {listed}; AITER would keep {keeps}"
+        message = f"{entry.key}: {entry.us:g} µs, {entry.kernels}; the same key has {listed}; AITER would keep {keeps}"
         yield Finding(COLLISION, entry.place, message + _spelling_note(entry, others))
 
 

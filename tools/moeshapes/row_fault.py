@@ -106,8 +106,8 @@ def _misplaced(
     shift = explain(header, cells)
     if shift is None:
         return None
-    shown = "; ".join(reading.message for _, reading in faulty[:2])
-    return Finding(SHIFTED, place, f"{_counted(header, cells)}, {shift}" + (f" ({shown})" if shown else ""))
+    symptom = f" ({faulty[0][1].message})" if faulty else ""
+    return Finding(SHIFTED, place, f"{_counted(header, cells)}, {shift}{symptom}")
 
 
 def _counted(header: Sequence[str], cells: Sequence[str]) -> str:

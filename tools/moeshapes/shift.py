@@ -15,7 +15,7 @@ def explain(columns: Sequence[str], cells: Sequence[str]) -> str | None:
     if 0 < lost <= _MOST_LOST:
         return _say("a value is missing", columns, _lost_at(columns, cells, lost))
     if lost == 0:
-        return _say("a value is missing and a later cell was left empty", columns, _moved_from(columns, cells))
+        return _say("a later cell is empty, a value is missing", columns, _moved_from(columns, cells))
     if lost == -1:
         surplus = [i for i in range(len(cells)) if _fits(columns, [*cells[:i], *cells[i + 1 :]], ())]
         return _say("a value is added", columns, [min(i, len(columns) - 1) for i in surplus])
