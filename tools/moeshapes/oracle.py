@@ -19,7 +19,7 @@ from torch import Tensor
 from moeshapes.activation import activate
 from moeshapes.arithmetic import Arithmetic
 from moeshapes.problem import Problem
-from moeshapes.quant import Quantised, ScaleRule, Spec, activation_spec, e8m0_decode, e8m0_scale, fp8_dtype, quantise
+from moeshapes.quant import ScaleRule, Spec, activation_spec, e8m0_decode, e8m0_scale, fp8_dtype, quantise
 from moeshapes.recipe import Format
 from moeshapes.workload import Call, Layer, expert_rows
 
@@ -36,39 +36,59 @@ class Reference:
     intermediate: Tensor
 
 
+@dataclass(frozen=True)
+class Pass:
+    """Calls to compute with one arithmetic, or exactly for None."""
+
+    calls: Sequence[Call]
+    arithmetic: Arithmetic | None
+
+
 def exact(layer: Layer, calls: Sequence[Call]) -> list[Reference]:
     """O for each call."""
-    return _forward(layer, calls, None)
+    return references(layer, [Pass(calls, None)])[0]
 
 
 def modelled(layer: Layer, calls: Sequence[Call], arithmetic: Arithmetic) -> list[Reference]:
     """R_v for each call."""
-    return _forward(layer, calls, arithmetic)
+    return references(layer, [Pass(calls, arithmetic)])[0]
 
 
-def _forward(layer: Layer, calls: Sequence[Call], arithmetic: Arithmetic | None) -> list[Reference]:
-    batch = _Batch(layer, calls)
-    inputs = [_as_fed(layer.problem, call.activations, arithmetic) for call in calls]
-    hidden = _stage1(layer, batch, torch.cat(inputs))
-    hidden = torch.cat([_intermediate(layer.problem, h, arithmetic) for h in batch.split_slots(hidden)])
-    slots = _stage2(layer, batch, hidden)
-    outputs = [_combine(s.unflatten(0, (-1, layer.problem.topk)), arithmetic) for s in batch.split_slots(slots)]
-    return [Reference(o, h) for o, h in zip(outputs, batch.split_slots(hidden), strict=True)]
+def references(layer: Layer, passes: Sequence[Pass]) -> list[list[Reference]]:
+    """A reference for each call of each pass. All passes share the expansion of each weight set, which is most of the work."""
+    batches = [_Batch(layer, work) for work in passes]
+    _stage1(layer, batches)
+    for batch in batches:
+        batch.hidden = torch.cat([batch.requantise(hidden) for hidden in batch.split_slots(batch.hidden)])
+    _stage2(layer, batches)
+    return [batch.references() for batch in batches]
 
 
 class _Batch:
-    """The calls' tokens side by side, so that each weight set is decoded once."""
+    """A pass's tokens side by side, with the slots' intermediate `[M * k, I]` and results `[M * k, H]`, fp64."""
 
-    def __init__(self, layer: Layer, calls: Sequence[Call]) -> None:
-        self.topk = layer.problem.topk
-        self.slots_of_call = [call.tokens * self.topk for call in calls]
-        ids = torch.cat([call.topk_ids for call in calls])
+    def __init__(self, layer: Layer, work: Pass) -> None:
+        self.problem = layer.problem
+        self.arithmetic = work.arithmetic
+        self.slots_of_call = [call.tokens * self.problem.topk for call in work.calls]
+        self.x = torch.cat([_as_fed(self.problem, call.activations, work.arithmetic) for call in work.calls])
+        ids = torch.cat([call.topk_ids for call in work.calls])
         self.expert = ids.flatten().long()
-        self.weight = torch.cat([call.topk_weights for call in calls]).flatten().to(_EXACT).unsqueeze(1)
-        self.rows_by_set = expert_rows(layer, ids)
+        self.weight = torch.cat([call.topk_weights for call in work.calls]).flatten().to(_EXACT).unsqueeze(1)
+        self.rows_of_set = expert_rows(layer, ids)
+        self.hidden = self.x.new_empty(self.expert.shape[0], self.problem.logical_inter_dim)
+        self.slots = self.x.new_empty(self.expert.shape[0], self.problem.logical_model_dim)
 
     def split_slots(self, slots: Tensor) -> list[Tensor]:
         return list(slots.split(self.slots_of_call))
+
+    def requantise(self, hidden: Tensor) -> Tensor:
+        return _intermediate(self.problem, hidden, self.arithmetic)
+
+    def references(self) -> list[Reference]:
+        pairs = zip(self.split_slots(self.slots), self.split_slots(self.hidden), strict=True)
+        topk = self.problem.topk
+        return [Reference(_combine(slots.unflatten(0, (-1, topk)), self.arithmetic), hidden) for slots, hidden in pairs]
 
 
 def _as_fed(problem: Problem, x: Tensor, arithmetic: Arithmetic | None) -> Tensor:
@@ -78,22 +98,27 @@ def _as_fed(problem: Problem, x: Tensor, arithmetic: Arithmetic | None) -> Tenso
     return x[:, : problem.logical_model_dim].to(_EXACT)
 
 
-def _stage1(layer: Layer, batch: _Batch, x: Tensor) -> Tensor:
+def _stage1(layer: Layer, batches: Sequence[_Batch]) -> None:
+    problem = layer.problem
+    live, inter_dim = problem.logical_inter_dim, problem.inter_dim
+    for index, weight in enumerate(layer.w1):
+        users = [batch for batch in batches if index in batch.rows_of_set]
+        if users:
+            expanded = weight.dequantise(_EXACT)[:, : problem.logical_model_dim]
+            for batch in users:
+                _stage1_rows(layer, batch, batch.rows_of_set[index], expanded[:live], expanded[inter_dim : inter_dim + live])
+
+
+def _stage1_rows(layer: Layer, batch: _Batch, rows: Tensor, w_gate: Tensor, w_up: Tensor) -> None:
     problem, live = layer.problem, layer.problem.logical_inter_dim
-    hidden = x.new_empty(batch.expert.shape[0], live)
-    for index, rows in batch.rows_by_set:
-        weight = _logical(layer.w1[index], problem.logical_model_dim)
-        gate_up = torch.cat((weight[:live], weight[problem.inter_dim : problem.inter_dim + live]))
-        pre = x[rows // batch.topk] @ gate_up.T
-        if problem.doweight_stage1:
-            pre *= batch.weight[rows]
-        gate, up = pre.split(live, dim=1)
-        if layer.bias1 is not None:
-            bias = layer.bias1[batch.expert[rows]].to(_EXACT)
-            gate = gate + bias[:, :live]
-            up = up + bias[:, problem.inter_dim : problem.inter_dim + live]
-        hidden[rows] = activate(gate, up, problem.activation)
-    return hidden
+    x = batch.x[rows // problem.topk]
+    gate, up = x @ w_gate.T, x @ w_up.T
+    if problem.doweight_stage1:
+        gate, up = gate * batch.weight[rows], up * batch.weight[rows]
+    if layer.bias1 is not None:
+        bias = layer.bias1[batch.expert[rows]].to(_EXACT)
+        gate, up = gate + bias[:, :live], up + bias[:, problem.inter_dim : problem.inter_dim + live]
+    batch.hidden[rows] = activate(gate, up, problem.activation)
 
 
 def _intermediate(problem: Problem, hidden: Tensor, arithmetic: Arithmetic | None) -> Tensor:
@@ -112,20 +137,21 @@ def _requantise(rounded: Tensor, spec: Spec, padded: int) -> Tensor:
     return quantise(filled, spec).dequantise(_EXACT)
 
 
-def _stage2(layer: Layer, batch: _Batch, hidden: Tensor) -> Tensor:
+def _stage2(layer: Layer, batches: Sequence[_Batch]) -> None:
     problem = layer.problem
-    slots = hidden.new_empty(hidden.shape[0], problem.logical_model_dim)
-    for index, rows in batch.rows_by_set:
-        weight = _logical(layer.w2[index], problem.logical_inter_dim)[: problem.logical_model_dim]
-        out = hidden[rows] @ weight.T
-        if layer.bias2 is not None:
-            out += layer.bias2[batch.expert[rows]][:, : problem.logical_model_dim]
-        slots[rows] = out if problem.doweight_stage1 else out * batch.weight[rows]
-    return slots
+    for index, weight in enumerate(layer.w2):
+        users = [batch for batch in batches if index in batch.rows_of_set]
+        if users:
+            expanded = weight.dequantise(_EXACT)[: problem.logical_model_dim, : problem.logical_inter_dim]
+            for batch in users:
+                _stage2_rows(layer, batch, batch.rows_of_set[index], expanded)
 
 
-def _logical(weight: Quantised, live_k: int) -> Tensor:
-    return weight.dequantise(_EXACT)[:, :live_k]
+def _stage2_rows(layer: Layer, batch: _Batch, rows: Tensor, w2: Tensor) -> None:
+    out = batch.hidden[rows] @ w2.T
+    if layer.bias2 is not None:
+        out += layer.bias2[batch.expert[rows]][:, : layer.problem.logical_model_dim]
+    batch.slots[rows] = out if layer.problem.doweight_stage1 else out * batch.weight[rows]
 
 
 def _combine(slots: Tensor, arithmetic: Arithmetic | None) -> Tensor:

@@ -64,7 +64,7 @@ class Quantised:
 
     def dequantise(self, dtype: torch.dtype = torch.float32) -> Tensor:
         """The exact values, `[..., K]` in `dtype` (every product of code and scale is exact in fp32)."""
-        values = decode(self.codes, self.spec.number, dtype)
+        values = decode(self.codes, self.spec.number, dtype)  # a fresh tensor wherever there are scales
         return values if self.scales is None else _scaled(values, self._multipliers(dtype))
 
     def _multipliers(self, dtype: torch.dtype) -> Tensor:
@@ -146,14 +146,15 @@ def _fp32_scale(amax: Tensor, spec: Spec) -> Tensor:
 
 
 def _scaled(values: Tensor, multipliers: Tensor) -> Tensor:
-    """Values times their scales: `[..., K]` by `[..., K/b]`, `[..., 1]`, `[1]`, or `[R, K]` by `[R/128, K/128]`."""
+    """Values times their scales, in place: `[..., K]` by `[..., K/b]`, `[..., 1]`, `[1]`, or `[R, K]` by `[R/128, K/128]`."""
     k = values.shape[-1]
     if multipliers.shape[-1] == 1 or multipliers.numel() == 1:
-        return values * multipliers
+        return values.mul_(multipliers)
     grouped = values.unflatten(-1, (multipliers.shape[-1], k // multipliers.shape[-1]))
     if multipliers.shape[:-1] != values.shape[:-1]:
         multipliers = multipliers.repeat_interleave(values.shape[-2] // multipliers.shape[-2], dim=-2)
-    return (grouped * multipliers.unsqueeze(-1)).flatten(-2)
+    grouped.mul_(multipliers.unsqueeze(-1))
+    return values
 
 
 # --- quantisers
@@ -223,23 +224,36 @@ _NIBBLE_VALUES = {
     Format.FP4: (*_FP4_VALUES, *(-value for value in _FP4_VALUES)),
     Format.INT4: tuple(float(code if code < 8 else code - 16) for code in range(16)),
 }
-_pair_tables: dict[tuple[Format, torch.device], Tensor] = {}
+_pair_tables: dict[tuple[Format, bool, torch.device], Tensor] = {}
 
 
-def _pair_table(number: Format, device: torch.device) -> Tensor:
-    """For each byte its two values in bf16, as one 32-bit word: half as many gathers as one value at a time."""
-    if (number, device) not in _pair_tables:
-        values = torch.tensor(_NIBBLE_VALUES[number], dtype=torch.bfloat16, device=device)
-        byte = torch.arange(256, device=device)
-        pairs = torch.stack((values[byte & 0xF], values[byte >> 4]), dim=-1).contiguous()
-        _pair_tables[number, device] = pairs.view(torch.int32).flatten()
-    return _pair_tables[number, device]
+def _pair_table(number: Format, fnuz: bool, device: torch.device) -> Tensor:
+    """For each pair of codes its two values in bf16, as one 32-bit word: half as many gathers as one value at a time.
+
+    A pair is a byte of two nibbles, or two fp8 bytes as one 16-bit word. Every fp4, int4 and fp8 value is exact in bf16.
+    """
+    key = (number, fnuz, device)
+    if key not in _pair_tables:
+        bits = 8 if number is Format.FP8 else 4
+        code = torch.arange(1 << bits, dtype=torch.uint8, device=device)
+        values = code.view(fp8_dtype(fnuz)) if number is Format.FP8 else _nibble_values(number, device)
+        pair = torch.arange(1 << 2 * bits, device=device)
+        halves = values.bfloat16().view(torch.int16)
+        pairs = torch.stack((halves[pair & ((1 << bits) - 1)], halves[pair >> bits]), dim=-1).contiguous()
+        _pair_tables[key] = pairs.view(torch.int32).flatten()
+    return _pair_tables[key]
+
+
+def _nibble_values(number: Format, device: torch.device) -> Tensor:
+    return torch.tensor(_NIBBLE_VALUES[number], dtype=torch.float32, device=device)
 
 
 def decode(codes: Tensor, number: Format, dtype: torch.dtype = torch.float32) -> Tensor:
-    """The codes' values before scaling, `[..., K]` in `dtype`."""
-    if number not in _NIBBLE_VALUES:
+    """The codes' values before scaling, `[..., K]` in `dtype`: a fresh tensor unless codes are of that type."""
+    packed = number in _NIBBLE_VALUES
+    if not packed and (number is not Format.FP8 or codes.shape[-1] % 2):
         return codes.to(dtype)
-    words = _pair_table(number, codes.device).index_select(0, codes.reshape(-1).int())
-    pairs = words.view(torch.bfloat16)
-    return pairs.reshape(*codes.shape[:-1], codes.shape[-1] * 2).to(dtype)
+    fnuz = codes.dtype is torch.float8_e4m3fnuz
+    index = codes.reshape(-1).int() if packed else codes.contiguous().view(torch.int16).reshape(-1).int() & 0xFFFF
+    pairs = _pair_table(number, fnuz, codes.device).index_select(0, index).view(torch.bfloat16)
+    return pairs.reshape(*codes.shape[:-1], codes.shape[-1] * (2 if packed else 1)).to(dtype)

@@ -253,7 +253,7 @@ def _single_out(
     return tuple((int(e), int(b)) for e, b, p in zip(expert, k_block, probing, strict=True) if p)
 
 
-def expert_rows(layer: Layer, topk_ids: Tensor) -> list[tuple[int, Tensor]]:
-    """For each weight set that is hit: its index and the flat (token * k + slot) rows that it serves, int64."""
+def expert_rows(layer: Layer, topk_ids: Tensor) -> dict[int, Tensor]:
+    """For each weight set that is hit the flat (token * k + slot) rows that it serves, int64."""
     sets = layer.set_of[topk_ids.flatten().long()]
-    return [(int(s), (sets == s).nonzero().flatten()) for s in sets.unique()]
+    return {int(index): (sets == index).nonzero().flatten() for index in sets.unique()}

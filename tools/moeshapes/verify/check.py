@@ -62,7 +62,7 @@ def check(job: Job, backend: Backend, cache: LayerCache, progress: Callable[[], 
     arithmetic = _arithmetic(job)
     arm = prepared.arm(job.launch, job.token)
     calls = [draw_calls(layer, count, job.seed + count) for count in job.counts]
-    targets = _targets(layer, calls, arithmetic)
+    targets, baseline_target = _targets(job, layer, calls, arithmetic)
     counts, reasons = {}, []
     for position, count in enumerate(job.counts):
         seen = _run_all(arm, runs_of(job.token, position), calls[position], targets[position], progress)
@@ -78,7 +78,7 @@ def check(job: Job, backend: Backend, cache: LayerCache, progress: Callable[[], 
         "stages": stages,
         "probes": _probe_share(layer, calls),
         "weight_sets": len(layer.w1),
-        "baseline": _baseline(job, layer, prepared, arm, calls[0], targets[0]),
+        "baseline": _baseline(job, prepared, arm, calls[0][A], baseline_target),
     }
     if reasons:
         reasons += [departure.value for departure in arithmetic.departures]
@@ -94,15 +94,20 @@ def _arithmetic(job: Job) -> Arithmetic:
 Calls = tuple[Call, ...]
 
 
-def _targets(layer: Layer, calls: list[Calls], arithmetic: Arithmetic) -> list[list[Target]]:
-    """A target for every call; the references take all calls at once, so that each weight set is decoded once."""
+def _targets(
+    job: Job, layer: Layer, calls: list[Calls], arithmetic: Arithmetic
+) -> tuple[list[list[Target]], Target | None]:
+    """A target for every call, and that of the baseline's one call where a row is judged."""
     flat = [call for group in calls for call in group]
-    exact = oracle.exact(layer, flat)
-    modelled = oracle.modelled(layer, flat, arithmetic)
-    topk = layer.problem.topk
+    passes = [oracle.Pass(flat, None), oracle.Pass(flat, arithmetic)]
+    fallback = default_arithmetic(job.problem.recipe, job.token)
+    if job.launch is not None:
+        passes.append(oracle.Pass([calls[0][A]], fallback))
+    exact, modelled, *baseline = oracle.references(layer, passes)
+    topk, width = layer.problem.topk, len(calls[0])
     found = [target_of(o, r, topk, arithmetic.modelled) for o, r in zip(exact, modelled, strict=True)]
-    width = len(calls[0])
-    return [found[start : start + width] for start in range(0, len(found), width)]
+    grouped = [found[start : start + width] for start in range(0, len(found), width)]
+    return grouped, target_of(exact[A], baseline[0][0], topk, fallback.modelled) if baseline else None
 
 
 def _run_all(
@@ -197,16 +202,10 @@ def _probe_share(layer: Layer, calls: list[Calls]) -> dict[str, float]:
     return {"probed": len(probed), "pairs": pairs, "share": len(probed) / pairs}
 
 
-def _baseline(
-    job: Job, layer: Layer, prepared: Prepared, arm: Arm, calls: Calls, targets: list[Target]
-) -> dict[str, Any] | None:
+def _baseline(job: Job, prepared: Prepared, arm: Arm, call: Call, target: Target | None) -> dict[str, Any] | None:
     """What runs without the row, judged likewise; None for a default plan, which is that already."""
-    if job.launch is None:
+    if target is None:
         return None
-    call, recipe = calls[A], job.problem.recipe
-    arithmetic = default_arithmetic(recipe, job.token)
-    modelled = oracle.modelled(layer, [call], arithmetic)[0]
-    target = target_of(targets[A].exact, modelled, job.problem.topk, arithmetic.modelled)
     baseline = prepared.arm(None, job.token)
     output = baseline.run(call)
     return {

@@ -40,6 +40,11 @@ class Poison(TorchDispatchMode):
         self.pattern = pattern
         self.filled = 0
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled here, and to skip the compiler PyTorch would first import it: two seconds a worker."""
+        return False
+
     def __torch_dispatch__(
         self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
