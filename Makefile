@@ -44,10 +44,12 @@ generate: setup ## write generated/ from the YAML
 
 check: NEEDS = ruff mypy
 check: setup ## ruff, mypy and everything of moeshapes that a CPU can check
-	@$(RUN) -m ruff check
-	@$(RUN) -m ruff format --check
-	@$(RUN) -m mypy
-	@$(RUN) -m moeshapes check $(ARGS)
+	@failed=; \
+	$(RUN) -m ruff check || failed=1; \
+	$(RUN) -m ruff format --check || failed=1; \
+	$(RUN) -m mypy || failed=1; \
+	$(RUN) -m moeshapes check $(ARGS) || failed=1; \
+	test -z "$$failed"
 
 lint: setup ## static rules on the shipped tuned rows, or on TUNED=FILE
 	@$(RUN) -m moeshapes lint $(ARGS) $(TUNED)
