@@ -104,7 +104,7 @@ def parse_document(data: bytes, name: str) -> tuple[Document | None, list[Findin
             if len(builder.findings) >= MAX_FINDINGS:
                 return None, builder.findings
     except yaml.YAMLError as error:
-        return None, [*builder.findings, _syntax_finding(error, name)]
+        return None, [*builder.findings, _syntax_finding(error, name, text)]
     if builder.unusable:
         return None, builder.findings
     return Document(name, builder.root, builder.places, builder.key_places), builder.findings
@@ -136,10 +136,11 @@ def _invisible_characters(text: str, name: str) -> Iterator[Finding]:
             yield Finding(UNREADABLE, Place(name, line, column), f"{what} (U+{ord(character):04X})")
 
 
-def _syntax_finding(error: yaml.YAMLError, name: str) -> Finding:
+def _syntax_finding(error: yaml.YAMLError, name: str, text: str) -> Finding:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or "cannot be parsed"
-    place = Place(name, mark.line + 1, mark.column + 1) if mark else Place(name)
+    # The parser places what is wrong with the end of the text on a line of its own.
+    place = Place(name, min(mark.line, text.count("\n")) + 1, mark.column + 1) if mark else Place(name)
     return Finding(SYNTAX, place, f"not valid YAML: {problem}")
 
 
@@ -235,7 +236,8 @@ class _Builder:
         elif first:
             self.findings.append(Finding(DUPLICATE_KEY, place, f"key `{value}` is already there at line {first.line}"))
         key = str(place) if container.key_refused else str(value)
-        self.key_places[(*container.path, key)] = place
+        path = (*container.path, key)
+        self.key_places[path] = place
         return key
 
     def _place(self, event: yaml.Event) -> Place:

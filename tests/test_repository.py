@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from csv import reader
+from pathlib import Path
+
+from declared import MODEL, SHAPE, write_repository
+from moeshapes.findings import render
+from moeshapes.recipe import RECIPES
+from moeshapes.repository import csv_path, load_declarations, tuned_name
+
+
+def test_tables_stand_where_aiter_has_them() -> None:
+    assert csv_path("untuned_fmoe.csv") == "generated/aiter/configs/untuned_fmoe.csv"
+    assert csv_path("tuned_fmoe.csv") == "generated/aiter/configs/tuned_fmoe.csv"
+    assert csv_path("demo_untuned_fmoe.csv") == "generated/aiter/configs/model_configs/demo_untuned_fmoe.csv"
+    assert tuned_name("untuned_fmoe.csv") == "tuned_fmoe.csv"
+    assert tuned_name("untuned_a8w8_untuned_fmoe_ds_v3.csv") == "untuned_a8w8_tuned_fmoe_ds_v3.csv"
+
+
+def test_files_that_would_not_count_are_named(tmp_path: Path) -> None:
+    root = write_repository(
+        tmp_path, {"demo/tp4": SHAPE, "demo/TP8": SHAPE, "De mo/tp4": SHAPE}, {"demo": MODEL, "sub/demo": MODEL}
+    )
+    (root / "shapes/demo/tp2.yml").write_text(SHAPE)
+    (root / "shapes/README.md").write_text("not a declaration")
+    _, findings = load_declarations(root)
+    assert {(finding.rule.name, finding.place.file) for finding in findings} == {
+        ("file-name", "models/sub/demo.yaml"),
+        ("file-name", "shapes/De mo/tp4.yaml"),
+        ("file-name", "shapes/demo/TP8.yaml"),
+        ("file-name", "shapes/demo/tp2.yml"),
+    }
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    root = write_repository(tmp_path, {})
+    (tmp_path / "secret").write_text("password: x\n")
+    (root / "shapes").mkdir()
+    (root / "shapes/link.yaml").symlink_to(tmp_path / "secret")
+    _, findings = load_declarations(root)
+    assert [finding.rule.name for finding in findings] == ["unreadable-document"]
+    assert "password" not in render(findings, "text")
+
+
+def test_a_repository_without_declarations_is_empty(tmp_path: Path) -> None:
+    declarations, findings = load_declarations(tmp_path)
+    assert (declarations.rows, declarations.shapes, dict(declarations.models), findings) == ((), (), {}, [])
+
+
+def test_this_repository_is_sound_and_has_every_recipe(root: Path) -> None:
+    declarations, findings = load_declarations(root)
+    assert render(findings, "text") == ""
+    assert {shape.recipe.name for shape in declarations.shapes} == set(RECIPES)
+    assert {shape.model for shape in declarations.shapes} == set(declarations.models)
+
+
+def test_rows_that_aiter_has_too_are_spelled_as_there(root: Path, aiter_configs: Path) -> None:
+    """A declared row equals a row of AITER's file of that name, or AITER has no row of its dims and token there."""
+    declarations, _ = load_declarations(root)
+    lacking = set()
+    for csv, rows in declarations.csvs.items():
+        path = next((p for p in (aiter_configs / csv, aiter_configs / "model_configs" / csv) if p.exists()), None)
+        theirs = {tuple(cells) for cells in reader(path.read_text().splitlines())} if path else set()
+        numbers = {cells[:5] for cells in theirs}
+        for row in rows:
+            if tuple(row.cells()) in theirs:
+                continue
+            lacking.add((csv, *row.cells()[1:5]))
+            assert tuple(row.cells()[:5]) not in numbers or csv == "untuned_fmoe.csv", (csv, row)
+    assert lacking == {
+        ("dsv41_fp8_untuned_fmoe.csv", "5120", "640", "129", "4"),
+        ("dsv41_fp8_untuned_fmoe.csv", "5120", "640", "385", "7"),
+        ("gptoss_fp8fp4_untuned_fmoe.csv", "3072", "3072", "128", "4"),
+        ("gptoss_fp8fp4_untuned_fmoe.csv", "3072", "512", "128", "4"),
+        ("untuned_fmoe.csv", "6144", "4096", "8", "2"),
+    }
