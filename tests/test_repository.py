@@ -1,12 +1,24 @@
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from contextlib import suppress
 from csv import reader
 from pathlib import Path
+from typing import Any
 
-from declared import MODEL, SHAPE, write_repository
+from hypothesis import given
+from hypothesis import strategies as st
+
+from declared import MODEL, SHAPE, sound_document, write_repository
+from moeshapes.document import Document
+from moeshapes.expand import expand
 from moeshapes.findings import render
+from moeshapes.generate import derived_files
+from moeshapes.model import read_model
 from moeshapes.recipe import RECIPES
 from moeshapes.repository import csv_path, load_declarations, tuned_name
+from moeshapes.shape import read_shape
 
 
 def test_tables_stand_where_aiter_has_them() -> None:
@@ -74,3 +86,86 @@ def test_rows_that_aiter_has_too_are_spelled_as_there(root: Path, aiter_configs:
         ("gptoss_fp8fp4_untuned_fmoe.csv", "3072", "512", "128", "4"),
         ("untuned_fmoe.csv", "6144", "4096", "8", "2"),
     }
+
+
+def paths(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """The path of every value within a document's data."""
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield from paths(item, (*path, key))
+
+
+def replaced(value: Any, path: tuple[str | int, ...], new: object) -> Any:
+    """The data with another value at a path."""
+    if not path:
+        return new
+    first, *rest = path
+    copy = value.copy()
+    copy[first] = replaced(value[first], tuple(rest), new)
+    return copy
+
+
+FULL: Any = {
+    "model": "demo",
+    "tp": 4,
+    "ep": 1,
+    "csv": "demo_untuned_fmoe.csv",
+    "gpus": [{"gfx": "gfx950", "cu_num": 256}],
+    "recipe": "a8w4",
+    "gate_mode": "interleave",
+    "env": {"AITER_BF16_FP8_MOE_BOUND": 0},
+    "pad": {"inter_dim": 128},
+    "pads": ["zeros", "arguments"],
+    "doweight_stage1": False,
+    "moe": [
+        {
+            "block": "target",
+            "shared_experts": "fused",
+            "tokens": [1, "8..32", 3],
+            "left_out": [{"tokens": "2048..", "reason": "r"}],
+            "unreachable": {"tokens": 3, "note": "n"},
+            "override": {"expert": 385, "note": "n"},
+        }
+    ],
+    "kernels": {"deny": [{"match": {"stage": 1}, "reason": "r"}]},
+}
+ODD: list[object] = [
+    None,
+    True,
+    -1,
+    0,
+    7,
+    10**30,
+    0.5,
+    float("inf"),
+    float("nan"),
+    "",
+    "x",
+    "3..1",
+    [],
+    [None],
+    {},
+    {"x": [1]},
+]
+
+
+def test_the_full_example_is_sound() -> None:
+    assert read_shape("demo/tp4", document_of(FULL))[1] == []
+
+
+@given(st.lists(st.tuples(st.sampled_from(list(paths(FULL))), st.sampled_from(ODD)), min_size=1, max_size=3))
+def test_no_odd_value_makes_anything_raise(changes: list[tuple[tuple[str | int, ...], object]]) -> None:
+    value = FULL
+    for path, new in changes:
+        with suppress(KeyError, IndexError, TypeError, AttributeError):
+            value = replaced(value, path, new)
+    shape, findings = read_shape("demo/tp4", document_of(value))
+    model, _ = read_model("demo", sound_document(MODEL))
+    declarations, more = expand({"demo": model}, [shape])
+    assert derived_files(declarations) or findings or more
+    assert render([*findings, *more], "json")
+
+
+def document_of(value: object) -> Document:
+    return sound_document(json.dumps(value).replace("NaN", ".nan").replace("Infinity", ".inf"))
