@@ -12,10 +12,11 @@ TOOLS = Path(__file__).resolve().parent.parent / "tools"
 
 def environment() -> dict[str, str]:
     """This process's environment with the checkout's package in front, and nothing of a `make` that runs the tests."""
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(TOOLS), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
+    kept = {
+        name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKEOVERRIDES", "MAKELEVEL")
     }
+    path = [str(TOOLS), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**kept, "PYTHONPATH": os.pathsep.join(path)}
 
 
 def run_moeshapes(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
