@@ -74,6 +74,12 @@ def test_the_same_use_twice_is_found_at_both_places(tmp_path: Path) -> None:
     assert seen(findings) == [("row-twice", "shapes/demo/a.yaml:7:33"), ("row-twice", "shapes/demo/b.yaml:7:30")]
 
 
+def test_the_same_use_twice_in_one_file_is_found_at_both_places(tmp_path: Path) -> None:
+    _, findings = declared(tmp_path, a=SHAPE + "  - {block: target, tokens: [1, 2, 32]}\n")
+    assert seen(findings) == [("row-twice", "shapes/demo/a.yaml:7:30"), ("row-twice", "shapes/demo/a.yaml:8:30")]
+    assert all("tokens 1, 32 " in finding.message for finding in findings)
+
+
 def test_checkpoints_of_one_architecture_are_one_model(tmp_path: Path) -> None:
     root = write_repository(
         tmp_path,

@@ -54,6 +54,19 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     assert "password" not in render(findings, "text")
 
 
+def test_a_linked_folder_is_not_looked_into(tmp_path: Path) -> None:
+    elsewhere = write_repository(tmp_path / "elsewhere", {"demo/tp4": SHAPE})
+    root = write_repository(tmp_path / "root", {"demo/tp4": SHAPE})
+    (root / "shapes/linked").symlink_to(elsewhere / "shapes/demo")
+    _, findings = load_declarations(root)
+    assert [(finding.rule.name, finding.place.file) for finding in findings] == [("file-name", "shapes/linked")]
+    (elsewhere / "shapes").rename(tmp_path / "shapes")
+    (elsewhere / "shapes").symlink_to(tmp_path / "shapes")
+    declarations, findings = load_declarations(elsewhere)
+    assert [(finding.rule.name, finding.place.file) for finding in findings] == [("file-name", "shapes")]
+    assert not declarations.rows
+
+
 def test_a_repository_without_declarations_is_empty(tmp_path: Path) -> None:
     declarations, findings = load_declarations(tmp_path)
     assert (declarations.rows, declarations.shapes, dict(declarations.models), findings) == ((), (), {}, [])

@@ -204,15 +204,16 @@ def _clashes(rows: Iterable[DeclaredRow]) -> Iterator[Finding]:
     by_row: dict[UntunedRow, list[DeclaredRow]] = defaultdict(list)
     for declared in rows:
         by_row[declared.row].append(declared)
-    clashes: dict[tuple[Rule, str, str, str], list[tuple[DeclaredRow, DeclaredRow]]] = defaultdict(list)
+    clashes: dict[tuple[Rule, str, str, bool, str], list[tuple[DeclaredRow, DeclaredRow]]] = defaultdict(list)
     for same in by_row.values():
         for one, other in combinations(same, 2):
             for rule in _clash_rules(one, other):
                 for here, there in ((one, other), (other, one)):
-                    clashes[rule, here.use.id, there.use.id, _described(here)].append((here, there))
-    for (rule, _, _, described), pairs in clashes.items():
+                    first = here.place < there.place  # tells apart two entries of one block in one file
+                    clashes[rule, here.use.id, there.use.id, first, _described(here)].append((here, there))
+    for (rule, _, _, _, described), pairs in clashes.items():
         here, there = pairs[0]
-        tokens = ", ".join(str(pair[0].row.token) for pair in pairs)
+        tokens = ", ".join(dict.fromkeys(str(pair[0].row.token) for pair in pairs))
         yield Finding(rule, here.place, _CLASH[rule].format(row=described, tokens=tokens, there=there.place))
 
 

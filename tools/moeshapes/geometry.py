@@ -43,6 +43,10 @@ OVERRIDE_TOPK = Rule(
 )  # fmt: skip
 
 
+MAX_RANKS = 64
+"""How far remedies look for ranks that fit."""
+
+
 @dataclass(frozen=True)
 class Geometry:
     """A row's dims in elements, its counts, and how many trailing elements of each dim are padding."""
@@ -108,9 +112,8 @@ def _division(shape: Shape, entry: Entry, block: Block, ranks: int) -> Iterator[
 
 def _divisors(number: int, near: int) -> str:
     """The two divisors of a number around another number: `4 or 8`."""
-    divisors = [n for n in range(1, number + 1) if number % n == 0]
-    below = max(n for n in divisors if n <= near)
-    above = min((n for n in divisors if n >= near), default=below)
+    below = next(n for n in range(near, 0, -1) if number % n == 0)
+    above = next((n for n in range(near, 2 * near + 1) if number % n == 0), below)
     return f"{below} or {above}" if above != below else f"{below}"
 
 
@@ -179,7 +182,7 @@ def _dim_place(dim: str, shape: Shape, entry: Entry) -> Place:
 def _width_remedy(dim: str, size: int, multiple: int, block: Block) -> str:
     pad = f"declare `pad: {{{dim}: {multiple}}}` ({size} becomes {_padded(size, multiple)}) if serving pads so"
     width = block.moe_intermediate_size
-    fitting = [str(ranks) for ranks in range(1, width + 1) if width % (ranks * multiple) == 0]
+    fitting = [str(ranks) for ranks in range(1, MAX_RANKS + 1) if width % (ranks * multiple) == 0]
     if dim == "model_dim" or not fitting:
         return f"Correct the size, or {pad}."
     return f"Choose tp {', '.join(fitting)}, share experts with ep, or {pad}."

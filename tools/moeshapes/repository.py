@@ -71,19 +71,25 @@ def load_declarations(root: Path) -> tuple[Declarations, list[Finding]]:
 
 
 def _yaml_files(root: Path, folder: str, findings: list[Finding]) -> Iterator[tuple[Path, str]]:
-    """The YAML files of a folder with their paths below the root, in order. Those with unfit names become findings."""
-    for directory, folders, files in os.walk(root / folder):
+    """The YAML files of a folder with their paths below the root, in order. Those that are not read become findings."""
+    for path in _yaml_paths(root / folder):
+        name = path.relative_to(root).as_posix()
+        fault = "a folder that is a link is not read" if path.is_dir() else _name_fault(name.split("/")[1:], folder)
+        if fault:
+            findings.append(Finding(FILE_NAME, Place(name), fault))
+        else:
+            yield path, name
+
+
+def _yaml_paths(folder: Path) -> Iterator[Path]:
+    """What may be meant as YAML: files with its endings, and folders that are links, into which nothing looks."""
+    if folder.is_symlink():
+        yield folder
+        return
+    for directory, folders, files in os.walk(folder):
         folders.sort()
-        for file in sorted(files):
-            path = Path(directory, file)
-            name = path.relative_to(root).as_posix()
-            if not file.lower().endswith((".yaml", ".yml")):
-                continue
-            fault = _name_fault(name.split("/")[1:], folder)
-            if fault:
-                findings.append(Finding(FILE_NAME, Place(name), fault))
-            else:
-                yield path, name
+        yield from (path for name in folders if (path := Path(directory, name)).is_symlink())
+        yield from (Path(directory, name) for name in sorted(files) if name.lower().endswith((".yaml", ".yml")))
 
 
 def _name_fault(parts: list[str], folder: str) -> str:

@@ -179,7 +179,9 @@ _LIMITS = {
     "minLength": "must have at least {} character",
     "maxLength": "must have at most {} characters",
     "minItems": "must have at least {} item",
+    "maxItems": "must have at most {} items",
     "minProperties": "must have at least {} key",
+    "maxProperties": "must have at most {} keys",
     "uniqueItems": "must not have the same item twice",
 }
 
