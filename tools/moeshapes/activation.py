@@ -13,6 +13,8 @@ def activate(gate: Tensor, up: Tensor, activation: Activation) -> Tensor:
 
     Raises ValueError for an activation that is not known or lacks a parameter: a default would hide a wrong model.
     """
+    if activation.kind == "swiglu":
+        _required(activation.limit, "swiglu_limit")
     if activation.limit:
         gate = gate.clamp(max=activation.limit)
         up = up.clamp(-activation.limit, activation.limit)

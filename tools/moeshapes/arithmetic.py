@@ -30,7 +30,8 @@ class Arithmetic:
     fused_scale: the fused epilogue's e8m0 rule rather than the quantiser's.
     combine: `reduce` (bf16 a slot, summed in fp32) or `atomic` (bf16 adds into the output).
     slot_fp8_block: columns that share an e8m0 scale where slots are stored as fp8 before the sum, 0 where they are not.
-    modelled: False where a kernel's rounding is not known well enough to compare with it (hand-written assembly, opus).
+    modelled: False where a kernel's rounding is not known well enough to compare with it (one-stage assembly, opus, cktile, fp4
+    slots).
     departures: faults of the kernel, not roundings: emulated, and in no reference.
     """
 
@@ -79,6 +80,8 @@ def default_arithmetic(recipe: Recipe, token: int) -> Arithmetic:
 def _default_block_m(recipe: Recipe, token: int) -> int:
     if recipe.q_type is QType.PER_1X128:
         return 64 if token > 32 else 16
+    if recipe.w is Format.INT4:
+        return 16 if token < 2048 else 32 if token < 16384 else 64
     if recipe.q_type is QType.PER_1X32:
         return 32 if token < 2048 else 64 if token < 4096 or token >= 16384 else 128
     return 32
@@ -89,7 +92,7 @@ def _is_fused(first: KernelName, second: KernelName | None, recipe: Recipe) -> b
         return False
     writes_blocks = first.family == "asm_stage1" and recipe.q_type is QType.PER_1X128
     forced = second is not None and second.family == "moe2_layout"
-    return bool(first.out_quant) or first.family in ("mxmoe_g1", "opus_moe1") or writes_blocks or forced
+    return bool(first.out_quant) or writes_blocks or forced
 
 
 def _combine(first: KernelName, second: KernelName | None) -> str:
@@ -105,11 +108,14 @@ def _is_opaque(name: KernelName) -> bool:
 def _departures(name: KernelName) -> set[Departure]:
     if name.family == "mxmoe_g1":
         return set(Departure)
-    if name.family in ("ck_gemm", "asm_1stage", "asm_stage1"):
-        return {Departure.LIMIT_IGNORED, Departure.BIAS_DROPPED}
     if name.family == "flydsl_moe1":
         return _flydsl_departures(name)
-    return {Departure.BIAS_DROPPED} if name.family in ("mxmoe_g2", "moe2_layout") else set()
+    if name.family == "cktile_label":
+        return {Departure.LIMIT_IGNORED}
+    if name.family not in ("ck_gemm", "asm_1stage", "asm_stage1", "mxmoe_g2", "moe2_layout"):
+        return set()
+    # A second stage never sees the limit: the activation is behind it.
+    return {Departure.BIAS_DROPPED} if name.stage == 2 else {Departure.LIMIT_IGNORED, Departure.BIAS_DROPPED}
 
 
 def _flydsl_departures(name: KernelName) -> set[Departure]:

@@ -63,7 +63,7 @@ class Quantised:
     scales: Tensor | None
 
     def dequantise(self, dtype: torch.dtype = torch.float32) -> Tensor:
-        """The exact values, `[..., K]` in `dtype` (every product of code and scale is exact in fp32)."""
+        """The values, `[..., K]` in `dtype`: exact in fp64, and in fp32 too unless scales are fp32, whose products round."""
         values = decode(self.codes, self.spec.number, dtype)  # a fresh tensor wherever there are scales
         return values if self.scales is None else _scaled(values, self._multipliers(dtype))
 
@@ -100,8 +100,13 @@ def quantise(x: Tensor, spec: Spec) -> Quantised:
 
 
 def quantise_weight_blocks(w: Tensor, spec: Spec) -> Quantised:
-    """Quantises a weight matrix `[R, K]` in 128x128 blocks; R and K multiples of 128. Scales fp32 `[R/128, K/128]`."""
+    """Quantises a weight matrix `[R, K]` in 128x128 blocks. Scales fp32 `[R/128, K/128]`.
+
+    Raises ValueError where R or K is no multiple of 128.
+    """
     rows, k = w.shape
+    if rows % 128 or k % 128:
+        raise ValueError(f"a weight of {rows} x {k} is not made of 128x128 blocks")
     blocks = w.to(torch.float32).reshape(rows // 128, 128, k // 128, 128)
     scales = _fp32_scale(blocks.abs().amax(dim=(1, 3)), spec)
     codes = _cast(blocks / scales[:, None, :, None], spec)
@@ -147,12 +152,13 @@ def _fp32_scale(amax: Tensor, spec: Spec) -> Tensor:
 
 def _scaled(values: Tensor, multipliers: Tensor) -> Tensor:
     """Values times their scales, in place: `[..., K]` by `[..., K/b]`, `[..., 1]`, `[1]`, or `[R, K]` by `[R/128, K/128]`."""
-    k = values.shape[-1]
-    if multipliers.shape[-1] == 1 or multipliers.numel() == 1:
+    if multipliers.numel() == 1:
         return values.mul_(multipliers)
-    grouped = values.unflatten(-1, (multipliers.shape[-1], k // multipliers.shape[-1]))
     if multipliers.shape[:-1] != values.shape[:-1]:
         multipliers = multipliers.repeat_interleave(values.shape[-2] // multipliers.shape[-2], dim=-2)
+    if multipliers.shape[-1] == 1:
+        return values.mul_(multipliers)
+    grouped = values.unflatten(-1, (multipliers.shape[-1], -1))
     grouped.mul_(multipliers.unsqueeze(-1))
     return values
 

@@ -30,8 +30,8 @@ class Layer:
     """One fused-MoE layer's weights.
 
     w1: a Quantised `[2I, H]` (I gate rows, then I up rows) a weight set; w2: `[H, I]`. `set_of[e]` is expert e's set, int64
-    `[E]`. Biases fp32 `[E, 2I]` and `[E, H]`, None without. H and I include pads, whose codes are zero. `gain` is the amplitude
-    that gives pre-activations the RMS wanted.
+    `[E]`. Biases fp32 `[E, 2I]` and `[E, H]`, None without. H and I include pads, whose codes are zero. `amplitude` is the RMS
+    of activations, which gives pre-activations the RMS wanted. `channel_gain` fp32 `[H]` shapes production-like activations.
     """
 
     problem: Problem
@@ -82,7 +82,11 @@ def pool_size(problem: Problem, max_elements: int) -> int:
 
 
 def draw_layer(problem: Problem, seed: int, device: torch.device, max_elements: int) -> Layer:
-    """Draws a layer; `max_elements` bounds the weights that are distinct, in elements."""
+    """Draws a layer; `max_elements` bounds the weights that are distinct, in elements.
+
+    Raises ValueError where a dim is no multiple of the recipe's scale block: scales would stand for other columns than they do.
+    """
+    _require_whole_blocks(problem)
     generator = generator_of(seed, device)
     sets = pool_size(problem, max_elements)
     h, i = problem.model_dim, problem.inter_dim
@@ -102,6 +106,13 @@ def draw_layer(problem: Problem, seed: int, device: torch.device, max_elements: 
         amplitude=rms,
         channel_gain=_draw_channel_gain(problem, generator),
     )
+
+
+def _require_whole_blocks(problem: Problem) -> None:
+    block = problem.recipe.block
+    for name, dim in (("model_dim", problem.model_dim), ("inter_dim", problem.inter_dim)):
+        if block and dim % block:
+            raise ValueError(f"{name} = {dim} is no multiple of the scale block, {block}")
 
 
 def _preactivation_rms(problem: Problem) -> float:
