@@ -8,6 +8,7 @@ import subprocess
 import sys
 import types
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -123,7 +124,8 @@ def test_every_command_has_its_module_and_help(capsys: pytest.CaptureFixture[str
     helped = capsys.readouterr().out
     for name in cli.COMMANDS:
         assert f"\n  {name} " in helped
-        assert cli.status_of([name, "--help"]) == 0
+        status, refused = cli.status_of([name, "--help"]), capsys.readouterr().err
+        assert status == 0 or (find_spec("torch") is None and "a base install lacks" in refused)
 
 
 def test_a_root_is_found_upwards_or_named(
