@@ -13,8 +13,8 @@ from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 
-NEEDS_VERIFY_EXTRA: tuple[str, ...] = ()
-"""Test modules that import torch: not collected from a base install, and said so."""
+NEEDS_VERIFY_EXTRA = ("sensitivity", "test_quant.py")
+"""Test modules and folders that import torch: not collected from a base install, and said so."""
 
 collect_ignore = [] if importlib.util.find_spec("torch") else list(NEEDS_VERIFY_EXTRA)
 
