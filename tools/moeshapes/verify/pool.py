@@ -1,7 +1,8 @@
-"""Worker processes fed with jobs: a crash, a hang or a lack of memory becomes that job's error, and the rest goes on."""
+"""Worker processes fed with jobs: a crash, a hang or a lack of memory is that job's error, and the rest goes on."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -11,13 +12,18 @@ import sys
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import IO, Any
 
 from moeshapes.verify.job import Job
 
 LOG_TAIL_LINES = 12
+_LOG_TAIL_BYTES = 1 << 16
+_GRACE_S = 5.0
+"""How long a worker that answers no more may take to end by itself."""
+_POLL_S = 0.05
+_ANSWERS = {"step": str, "error": str, "result": dict}
 _KEEP_FREED_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(4 << 30), "MALLOC_TRIM_THRESHOLD_": str(8 << 30)}
 """For glibc: without it every expanded weight is mapped and cleared by the kernel anew, a third of a worker's time."""
 
@@ -62,6 +68,11 @@ class Schedule:
                 del self.groups[key]
             return job
 
+    def stop(self) -> None:
+        """Hands out nothing more."""
+        with self.lock:
+            self.groups.clear()
+
     def _choose(self, held: str) -> str | None:
         if held in self.groups:
             return held
@@ -79,8 +90,11 @@ class Pool:
     command: Callable[[int], Sequence[str]] = default_command
     _running: set[subprocess.Popen[str]] = field(default_factory=set)
 
-    def run(self, jobs: Sequence[Job], step: Callable[[], None] = lambda: None) -> Iterator[Outcome]:
-        """Yields outcomes as they come; `step` is called in a worker's thread for each sign of life. Workers end with the iterator."""
+    def run(self, jobs: Sequence[Job], step: Callable[[], None] = lambda: None) -> Generator[Outcome, None, None]:
+        """Yields outcomes as they come; `step` is called in a worker's thread for each sign of life.
+
+        Workers end with the generator: close it where it is not exhausted.
+        """
         schedule, outcomes = Schedule.of(jobs), queue.Queue[Outcome]()
         threads = [
             threading.Thread(target=self._feed, args=(schedule, outcomes, step), daemon=True)
@@ -92,8 +106,16 @@ class Pool:
             for _ in jobs:
                 yield outcomes.get()
         finally:
-            for process in list(self._running):
-                _kill(process)
+            schedule.stop()
+            self._end(threads)
+
+    def _end(self, threads: Iterable[threading.Thread]) -> None:
+        """Kills workers until no thread is left that could have started another."""
+        for thread in threads:
+            while thread.is_alive():
+                for process in list(self._running):
+                    _kill(process)
+                thread.join(_POLL_S)
 
     def _feed(self, schedule: Schedule, outcomes: queue.Queue[Outcome], step: Callable[[], None]) -> None:
         worker, held = None, ""
@@ -103,11 +125,11 @@ class Pool:
             except OSError as error:
                 outcomes.put(Outcome(job, None, f"no worker could be started: {error}"))
                 continue
-            outcome = worker.verify(job, self.limit_s, step)
+            outcomes.put(worker.verify(job, self.limit_s, step))
             held = job.layer_key
-            if worker.ended:
+            if worker.has_ended():
+                worker.close()
                 worker, held = None, ""
-            outcomes.put(outcome)
         if worker is not None:
             worker.close()
 
@@ -116,31 +138,33 @@ class _Worker:
     """One process and its log."""
 
     def __init__(self, command: Sequence[str], running: set[subprocess.Popen[str]]) -> None:
-        self.log = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.log,
-            text=True,
-            env=_environment(),
-            # Its own session: Ctrl-C reaches the parent alone, which keeps what has finished and then ends its workers.
-            start_new_session=True,
-        )
+        self.log = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the worker)
+        self.log_read = 0
+        try:
+            self.process = _start(command, self.log)
+        except OSError:
+            self.log.close()
+            raise
         self.running = running
         running.add(self.process)
-        self.ended = False
-        self.timed_out = False
+        self.stopped_for = ""
 
     def verify(self, job: Job, limit_s: float, step: Callable[[], None]) -> Outcome:
-        timer = threading.Timer(limit_s, self._time_out)
+        timer = threading.Timer(limit_s, self._stop, [f"took longer than {limit_s:g} s and was stopped"])
+        timer.daemon = True
         timer.start()
         try:
-            return self._exchange(job, step) or self._ended(job, limit_s)
+            answer = self._ask(job, step)
         finally:
             timer.cancel()
+        if answer is None:
+            return Outcome(job, None, self._with_log(self._why_it_ended()))
+        if "error" in answer:
+            return Outcome(job, None, self._with_log(answer["error"]))
+        self.log_read = os.fstat(self.log.fileno()).st_size
+        return Outcome(job, answer["result"])
 
-    def _exchange(self, job: Job, step: Callable[[], None]) -> Outcome | None:
+    def _ask(self, job: Job, step: Callable[[], None]) -> dict[str, Any] | None:
         """The worker's answer; None where it ended without one."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -148,41 +172,73 @@ class _Worker:
             self.process.stdin.write(job.to_json() + "\n")
             self.process.stdin.flush()
             for line in self.process.stdout:
-                message = json.loads(line)
-                if "step" in message:
-                    step()
-                elif "error" in message:
-                    return Outcome(job, None, message["error"])
-                else:
-                    return Outcome(job, message["result"])
-        except (OSError, ValueError):
-            self._time_out()
+                answer = _answer_about(job, line)
+                if "step" not in answer:
+                    return answer
+                step()
+        except OSError:
+            pass  # it ended before it had read the job
+        except (ValueError, RecursionError) as error:
+            self._stop(f"answered what is no answer: {error}")
         return None
 
-    def _time_out(self) -> None:
-        self.timed_out = True
+    def _stop(self, reason: str) -> None:
+        self.stopped_for = reason
         _kill(self.process)
 
-    def _ended(self, job: Job, limit_s: float) -> Outcome:
-        status = self.process.wait()
-        self.close()
-        if self.timed_out:
-            reason = f"took longer than {limit_s:g} s and was stopped"
-        elif status < 0:
-            reason = f"the worker was killed by {signal.Signals(-status).name}"
-            reason += " (out of memory?)" if status == -signal.SIGKILL else ""
-        else:
-            reason = f"the worker ended with status {status}"
-        return Outcome(job, None, "\n".join([reason, *self._tail()]))
+    def _why_it_ended(self) -> str:
+        try:
+            status = self.process.wait(_GRACE_S)
+        except subprocess.TimeoutExpired:
+            self._stop("answered no more and was stopped")
+        if self.stopped_for:
+            return self.stopped_for
+        if status < 0:
+            killed = f"the worker was killed by {signal.Signals(-status).name}"
+            return killed + (" (out of memory?)" if status == -signal.SIGKILL else "")
+        return f"the worker ended with status {status}"
 
-    def _tail(self) -> list[str]:
-        self.log.seek(0)
-        return [line.rstrip() for line in deque(self.log, maxlen=LOG_TAIL_LINES)]
+    def _with_log(self, reason: str) -> str:
+        """The reason and the end of what this job logged. The log's position is the worker's, and stays as it is."""
+        end = os.fstat(self.log.fileno()).st_size
+        begin = max(self.log_read, end - _LOG_TAIL_BYTES)
+        lines = os.pread(self.log.fileno(), end - begin, begin).decode("utf-8", "replace").splitlines()
+        self.log_read = end
+        return "\n".join([reason, *(line.rstrip() for line in lines[-LOG_TAIL_LINES:])])
+
+    def has_ended(self) -> bool:
+        return self.process.poll() is not None
 
     def close(self) -> None:
-        self.ended = True
         _kill(self.process)
         self.running.discard(self.process)
+        for stream in (self.process.stdin, self.process.stdout, self.log):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+
+def _start(command: Sequence[str], log: IO[bytes]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        encoding="utf-8",
+        env=_environment(),
+        # Its own session: Ctrl-C reaches the parent alone, which keeps what has finished and then ends its workers.
+        start_new_session=True,
+    )
+
+
+def _answer_about(job: Job, line: str) -> dict[str, Any]:
+    """What a worker says of the job. Raises ValueError for a line that says nothing of it."""
+    answer = json.loads(line)
+    if isinstance(answer, dict) and job.id in (answer.get("step"), answer.get("job")):
+        kinds = [kind for kind, holds in _ANSWERS.items() if isinstance(answer.get(kind), holds)]
+        if len(kinds) == 1:
+            return {kinds[0]: answer[kinds[0]]}
+    raise ValueError(line.strip()[:80])
 
 
 def _environment() -> dict[str, str]:
@@ -194,12 +250,8 @@ def _environment() -> dict[str, str]:
 
 
 def _kill(process: subprocess.Popen[str]) -> None:
+    """Ends a worker and what it has started."""
     if process.poll() is None:
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    for stream in (process.stdin, process.stdout):
-        if stream is not None:
-            try:
-                stream.close()
-            except OSError:
-                pass

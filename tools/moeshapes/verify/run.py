@@ -1,9 +1,10 @@
-"""Runs a plan: what is vouched for already is taken from the records, the rest goes to workers, every result becomes a record."""
+"""Runs a plan: what is vouched for already comes from the records, the rest from workers, and becomes records."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -40,7 +41,10 @@ def run(
     fresh: bool,
     done: Callable[[Verified], None] = lambda verified: None,
 ) -> list[Verified]:
-    """Everything planned, in its order. `done` is told of each that has a job as it is known; `fresh` ignores stored records."""
+    """Everything planned, in its order. `done` is told of each that has a job as it is known.
+
+    `fresh` ignores stored records. Raises OSError where a record cannot be written.
+    """
     known: dict[int, Verified] = {}
     waiting: dict[str, list[int]] = {}
     for index, item in enumerate(planned):
@@ -54,10 +58,11 @@ def run(
                 done(settled)
     jobs = [job for job in (planned[indices[0]].job for indices in waiting.values()) if job is not None]
     versions = versions_in_use()
-    for outcome in pool.run(jobs):
-        for index in waiting[outcome.job.id]:
-            known[index] = _verified(planned[index].subject, outcome, store, versions)
-            done(known[index])
+    with closing(pool.run(jobs)) as outcomes:
+        for outcome in outcomes:
+            for index in waiting[outcome.job.id]:
+                known[index] = _verified(planned[index].subject, outcome, store, versions)
+                done(known[index])
     return [known[index] for index in range(len(planned))]
 
 

@@ -1,7 +1,8 @@
 """A worker: verifies jobs that come as lines of JSON on stdin, answers in lines of JSON on stdout.
 
-It needs torch and a backend, nothing else of the repository. Answers are `{"step": job}` now and then while it works, then
-`{"job": id, "result": {...}}` or `{"job": id, "error": text}`. What libraries print goes to stderr, where it cannot be taken for one.
+It needs torch and a backend, nothing else of the repository. Answers are `{"step": job}` now and then while it works,
+then `{"job": id, "result": {...}}` or `{"job": id, "error": text}`. What libraries print goes to stderr, where it is
+not taken for one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from moeshapes.verify.job import Job
 
 
 def load_backend(name: str) -> Backend:
-    """The backend of that name, or `module:Class` for one from elsewhere. Raises ValueError for a name that is unknown."""
+    """The backend of that name. Raises ValueError for a name that is unknown."""
     if name == "emulate":
         from moeshapes.backends.emulate import EmulateBackend
 
