@@ -1,9 +1,9 @@
-"""Verifies one job on one device: runs the arm at each token count, on clean and on poisoned memory, and judges every output."""
+"""Verifies one job on one device: runs the arm at each token count, on clean and poisoned memory, and judges them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,7 +95,7 @@ Calls = tuple[Call, ...]
 
 
 def _targets(
-    job: Job, layer: Layer, calls: list[Calls], arithmetic: Arithmetic
+    job: Job, layer: Layer, calls: Sequence[Calls], arithmetic: Arithmetic
 ) -> tuple[list[list[Target]], Target | None]:
     """A target for every call, and that of the baseline's one call where a row is judged."""
     flat = [call for group in calls for call in group]
@@ -119,7 +119,7 @@ def _run_all(
         seen.judgements.append((number, judge(output, targets[run.call])))
         seen.overwritten |= not intact
         if run.poison is None and run.call == A:
-            seen.repeats.append(output)
+            seen.repeats.append(_logical(output, targets[A]))
         progress()
     return seen
 
@@ -136,6 +136,8 @@ def _run_one(arm: Arm, run: Run, call: Call) -> tuple[Tensor, bool]:
     else:
         with Poison(run.poison):
             output = arm.run(call, out)
+    # What a caller reads is its own buffer, whatever was returned.
+    output = output if out is None else out
     intact = out is None or bool((out[call.tokens :] == _SENTINEL).all())
     return output[: call.tokens].clone(), intact
 
@@ -173,14 +175,19 @@ def _count_summary(seen: _Seen, targets: list[Target]) -> dict[str, Any]:
     }
 
 
+def _logical(output: Tensor, target: Target) -> Tensor:
+    """Without the padded columns, which kernels may leave unwritten."""
+    return output[:, : target.centre.shape[1]]
+
+
 def bitwise_equal(one: Tensor, other: Tensor) -> bool:
     return bool((one.view(torch.uint8) == other.view(torch.uint8)).all())
 
 
 def _spread(one: Tensor, other: Tensor, target: Target) -> float:
     """How far two outputs of the same call are apart, as a share of the limit: NaN-free only where both are."""
-    difference = (one.double() - other.double())[:, : target.centre.shape[1]]
-    return float((difference.norm(dim=1) / target.allowance).max())
+    difference = (one.double() - other.double()).norm(dim=1)
+    return float((difference / target.allowance).masked_fill(difference == 0, 0.0).max())
 
 
 def _stages(arm: Arm, call: Call, target: Target, topk: int, arithmetic: Arithmetic) -> dict[str, float]:
@@ -190,12 +197,12 @@ def _stages(arm: Arm, call: Call, target: Target, topk: int, arithmetic: Arithme
         return {}
     intermediate = target.modelled.intermediate
     first = by_token(stages.first(call).double() - intermediate, topk).norm(dim=1)
-    first_share = (first / target.intermediate_limit(topk)).nan_to_num(nan=math.inf)
+    first_share = (first / target.intermediate_limit(topk)).nan_to_num(nan=math.inf).masked_fill(first == 0, 0.0)
     second = judge(stages.second(call, intermediate), target)
     return {"stage 1": float(first_share.max()), "stage 2": second.worst}
 
 
-def _probe_share(layer: Layer, calls: list[Calls]) -> dict[str, float]:
+def _probe_share(layer: Layer, calls: Sequence[Calls]) -> dict[str, float]:
     problem = layer.problem
     probed = {pair for group in calls for call in group for pair in call.probes}
     pairs = problem.expert * -(-problem.logical_model_dim // problem.k_block)
@@ -211,7 +218,7 @@ def _baseline(job: Job, prepared: Prepared, arm: Arm, call: Call, target: Target
     return {
         "over_limit": judge(output, target).worst,
         "launched": baseline.launched(),
-        "bitwise_equal": bitwise_equal(output, arm.run(call)),
+        "bitwise_equal": bitwise_equal(_logical(output, target), _logical(arm.run(call), target)),
     }
 
 

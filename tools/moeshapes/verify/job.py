@@ -14,8 +14,8 @@ from moeshapes.problem import Problem
 class Job:
     """What a worker is asked to verify.
 
-    `launch` holds the row's launch fields (row.LAUNCH_COLUMNS), None for the default plan of a declared shape. `counts` are the
-    true token counts to run at bucket `token`. `max_elements` bounds the distinct weights drawn.
+    `launch` holds the row's launch fields (row.LAUNCH_COLUMNS), None for the default plan of a declared shape. `counts`
+    are the true token counts to run at bucket `token`. `max_elements` bounds the distinct weights drawn.
     """
 
     id: str

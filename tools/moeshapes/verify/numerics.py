@@ -1,9 +1,10 @@
 """When an output is right: by its worst token, against the references.
 
 With O the exact result, R_v the arithmetic that the kernel states, |.| the Euclidean norm of a token's logical columns,
-s_t = max(|O_t|, 1e-3 max_t |O_t|) and b = 2^-8 (1 + sqrt(topk) / 2), a token is right if |K_t - R_v,t| <= b s_t and if no
-block of 32 columns is off by more than 3 b times the token's RMS block. Where no R_v models the kernel, |K_t - O_t| <=
-(floor_t + b) s_t with floor_t = |R_t - O_t| / s_t. The constants belong to PROTOCOL: change one, raise it.
+s_t = max(|O_t|, 1e-3 max_t |O_t|) and b = 2^-8 (1 + sqrt(topk) / 2), a token is right if |K_t - R_v,t| <= b s_t and if
+no block of 32 columns is off by more than 3 b times the token's RMS block. Where no R_v models the kernel, the limit is
+|K_t - O_t| <= (floor_t + b) s_t with floor_t = |R_t - O_t| / s_t. Where O_t is zero (no local expert), so must K_t be:
+s_t and floor_t are 0. The constants belong to PROTOCOL: change one, raise it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def bound(topk: int) -> float:
 
 @dataclass(frozen=True)
 class Target:
-    """What one call's output is judged by: fp64 `[M, H]` centre, fp64 `[M]` allowances a token and a block of columns."""
+    """What one call's output is judged by: centre fp64 `[M, H]`, allowances of a token and of a block fp64 `[M]`."""
 
     centre: Tensor
     allowance: Tensor
@@ -39,14 +40,15 @@ class Target:
 
     def intermediate_limit(self, topk: int) -> Tensor:
         """`[M]`: what stage 1 alone may be off by, over a token's slots."""
-        return bound(topk) * by_token(self.modelled.intermediate, topk).norm(dim=1)
+        size: Tensor = by_token(self.modelled.intermediate, topk).norm(dim=1)
+        return bound(topk) * size
 
 
 def target_of(exact: Reference, modelled: Reference, topk: int, is_modelled: bool) -> Target:
     size = exact.output.norm(dim=1)
-    scale = size.clamp(min=_SMALLEST_TOKEN * float(size.max()))
+    scale = size.clamp(min=_SMALLEST_TOKEN * float(size.max())).masked_fill(size == 0, 0.0)
     b, blocks = bound(topk), -(-exact.output.shape[1] // _BLOCK)
-    floor = (modelled.output - exact.output).norm(dim=1) / scale
+    floor = ((modelled.output - exact.output).norm(dim=1) / scale).masked_fill(size == 0, 0.0)
     allowed = b if is_modelled else floor + b
     block = _BLOCK_ALLOWANCE * allowed * scale / blocks**0.5
     centre = modelled.output if is_modelled else exact.output
@@ -55,7 +57,7 @@ def target_of(exact: Reference, modelled: Reference, topk: int, is_modelled: boo
 
 def by_token(slots: Tensor, topk: int) -> Tensor:
     """`[M * k, I]` as `[M, k * I]`."""
-    return slots.unflatten(0, (-1, topk)).flatten(1)
+    return slots.reshape(-1, topk * slots.shape[1])
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,9 @@ class Judgement:
 
 
 def judge(output: Tensor, target: Target) -> Judgement:
-    """Judges an output `[M, >= H]`, padded columns ignored."""
+    """Judges an output `[M, >= H]`, padded columns ignored. Raises ValueError for one that lacks tokens or columns."""
+    if any(has < needs for has, needs in zip(output.shape, target.centre.shape, strict=True)):
+        raise ValueError(f"the output is {list(output.shape)}, which lacks some of {list(target.centre.shape)}")
     values = output[: target.centre.shape[0], : target.centre.shape[1]].to(torch.float64)
     bad = ~values.isfinite()
     if bad.any():
@@ -89,21 +93,20 @@ def judge(output: Tensor, target: Target) -> Judgement:
         return Judgement(float("inf"), float("inf"), token, int(bad.sum()), f"token {token}, column {column}")
     error = values - target.centre
     share = error.norm(dim=1) / target.allowance
-    # A limit above the error of nothing at all is a token that must be exactly zero.
+    # No error is within any limit, that of zero included: 0 / 0 would be NaN.
     share = torch.where(error.abs().amax(dim=1) == 0, torch.zeros_like(share), share)
     blocks = block_norms(error).amax(dim=1) / target.block_allowance
     blocks = torch.where(share == 0, torch.zeros_like(blocks), blocks)
-    return Judgement(float(share.max()), float(blocks.max()), int(share.argmax()), 0)
+    return Judgement(float(share.max()), float(blocks.max()), int(torch.maximum(share, blocks).argmax()), 0)
 
 
 def block_norms(error: Tensor) -> Tensor:
     """`[M, ceil(H / 32)]`: the norm of each block of 32 columns; the last may be narrower."""
     filled = torch.nn.functional.pad(error, (0, -error.shape[1] % _BLOCK))
-    return filled.unflatten(1, (-1, _BLOCK)).norm(dim=2)
+    norms: Tensor = filled.unflatten(1, (-1, _BLOCK)).norm(dim=2)
+    return norms
 
 
 def worst_of(judgements: list[Judgement]) -> Judgement:
     """The judgement that decides: any with bad values, else the largest share of its limit."""
     return max(judgements, key=lambda judgement: (judgement.bad_values > 0, judgement.worst))
-
-

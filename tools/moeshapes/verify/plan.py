@@ -51,7 +51,7 @@ class Planned:
 
 
 def plan(declarations: Declarations, rows: Iterable[TunedRow], with_defaults: bool) -> list[Planned]:
-    """Every row under every declared use of its key and, `with_defaults`, a default plan of every declared (shape, use)."""
+    """Every row under every declared use of its key and, `with_defaults`, a default plan of every (shape, use)."""
     versions = versions_in_use()
     planned = [_planned(subject, reason, versions) for subject, reason in _row_subjects(declarations, rows)]
     if with_defaults:
@@ -140,7 +140,9 @@ def _job(subject: Subject, versions: dict[str, str]) -> Job:
     )
 
 
-def identity_of(subject: Subject, problem: Problem, launch: dict[str, Any] | None, versions: dict[str, str]) -> dict[str, Any]:
+def identity_of(
+    subject: Subject, problem: Problem, launch: dict[str, Any] | None, versions: dict[str, str]
+) -> dict[str, Any]:
     """What a record vouches for: never times, since a row that was only timed again computes the same."""
     return {
         "key": [subject.key.gfx, subject.key.cu_num, *subject.key.shape.cells()],

@@ -1,7 +1,8 @@
-"""Which runs a token count gets: which call each is given, whether its memory is poisoned, whether it gets an out buffer.
+"""Which runs a token count gets: which call each is given, whether its memory is poisoned, whether it gets a buffer.
 
-Consecutive runs never share inputs, so that a stale output shows; the unpoisoned ones repeat call A, so that determinism is
-judged in PyTorch's ordinary mode; half are poisoned. Large buckets get three, spread over their token counts' patterns.
+Consecutive runs never share inputs, so that a stale output shows; the unpoisoned ones repeat call A, so that it is in
+PyTorch's ordinary mode that determinism is judged; half are poisoned. Large buckets get three, one of them poisoned:
+patterns take turns over their token counts.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _FULL = (
 
 
 def runs_of(bucket: int, position: int) -> tuple[Run, ...]:
-    """The runs at the `position`-th token count of a bucket: ten and one on poisoned indices up to bucket 16, three above."""
+    """The runs at a bucket's `position`-th token count: ten and one on poisoned indices to bucket 16, three above."""
     if bucket <= FULL_RUNS_UP_TO:
         return _FULL
     pattern = (Pattern.FIRST, Pattern.SECOND)[position % 2]
