@@ -1,8 +1,8 @@
 """Poison: uninitialised memory filled with patterns that show where it is read.
 
-PyTorch's own fill does not cover every type and uses one pattern; its deterministic mode also swaps kernels. So a dispatch
-mode fills what every `empty*` returns, as bytes. NaN patterns where the type has a NaN, else one of two finite patterns, which
-only a second run with the other one tells from data.
+PyTorch's own fill does not cover every type and uses one pattern; its deterministic mode also swaps kernels. So a
+dispatch mode fills what every `empty*` returns, as bytes. NaN patterns where the type has a NaN, else one of two finite
+patterns, which only a second run with the other one tells from data.
 """
 
 from __future__ import annotations
@@ -29,14 +29,17 @@ class Pattern(Enum):
 
 _INDEX_TYPES = frozenset({torch.int16, torch.int32, torch.int64})
 _NAN_BYTE = {torch.float8_e4m3fnuz: 0x80, torch.float8_e5m2fnuz: 0x80}
-_EMPTY_OPERATORS = frozenset({"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided"})
+_EMPTY_OPERATORS = frozenset(
+    f"aten::{name}"
+    for name in ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided")
+)
 
 
 class Poison(TorchDispatchMode):
     """Fills uninitialised tensors made while it is active, and counts them in `filled`."""
 
     def __init__(self, pattern: Pattern) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.pattern = pattern
         self.filled = 0
 
@@ -63,13 +66,11 @@ class Poison(TorchDispatchMode):
 
 
 def fill_byte(dtype: torch.dtype, pattern: Pattern) -> int | None:
-    """The byte that fills memory of a type, None for types that the pattern leaves alone. 0xFF is NaN in all other floats."""
+    """The byte that fills memory of a type, None where the pattern leaves it alone. 0xFF is NaN in all other floats."""
     if dtype in _INDEX_TYPES or pattern is Pattern.INDEX:
-        return pattern.value if dtype in _INDEX_TYPES and pattern is Pattern.INDEX else None
+        return int(pattern.value) if dtype in _INDEX_TYPES and pattern is Pattern.INDEX else None
     if dtype is torch.bool:
         return None
-    if dtype.is_floating_point and "float4" not in str(dtype):
+    if (dtype.is_floating_point or dtype.is_complex) and "float4" not in str(dtype):
         return _NAN_BYTE.get(dtype, 0xFF)
-    return pattern.value
-
-
+    return int(pattern.value)
