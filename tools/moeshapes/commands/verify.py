@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -13,6 +14,7 @@ from moeshapes.commands.options import format_option, root_option
 from moeshapes.commands.outcome import show
 from moeshapes.commands.progress import progress
 from moeshapes.files import write_atomically
+from moeshapes.findings import Finding, has_errors, printable, render
 from moeshapes.record import RecordStore
 from moeshapes.verify.run import ERROR, FAIL, Verified, cpu_pool, run
 from moeshapes.verify.subjects import plan_of
@@ -29,31 +31,41 @@ from moeshapes.verify.summary import closing_line, details, markdown, table
 def command(tables: tuple[Path, ...], backend: str, fresh: bool, summary: Path | None, root: Path, style: str) -> int:
     """Judge every tuned row under every declared use and, for each declared use, a default plan at buckets 1 and 8.
 
-    With TABLES, judge the rows of those tuned CSVs alone. Without an AMD GPU, rows are emulated: that proves a recipe and this
-    harness, never the silicon, and reads `emulated`.
+    With TABLES, judge the rows of those tuned CSVs alone. Without an AMD GPU, rows are emulated: that proves a recipe
+    and this harness, never the silicon, and reads `emulated`.
     """
     started = time.monotonic()
     planned, findings = plan_of(root, tables)
-    status = show(findings, style) if findings else NOTHING_FOUND
+    if findings and style != "json":
+        show(findings, style)
     with progress("verify", sum(item.job is not None for item in planned)) as report:
-        results = run(planned, RecordStore(root / "build" / "records"), cpu_pool(), fresh, lambda v: report(_line(v)))
+        store = RecordStore(root / "build" / "records")
+        results = run(planned, store, cpu_pool(), fresh, lambda verified: report(_line(verified)))
     seconds = time.monotonic() - started
     written = markdown(results, seconds).encode()
     for path in filter(None, (root / "build" / "verify.md", summary)):
         write_atomically(path, written)
     if style == "json":
-        click.echo(json.dumps([_as_json(result) for result in results], indent=1))
+        click.echo(_as_json(findings, results))
     else:
         click.echo("\n".join(part for part in (table(results), details(results)) if part))
     click.echo(closing_line(results, seconds), err=style == "json")
-    return FINDINGS if any(result.status in (FAIL, ERROR) for result in results) else status
+    wrong = has_errors(findings) or any(result.status in (FAIL, ERROR) for result in results)
+    return FINDINGS if wrong else NOTHING_FOUND
 
 
 def _line(verified: Verified) -> str:
-    return f"{verified.status}{' (cached)' if verified.cached else ''}: {verified.subject.name} under {verified.subject.use.id}"
+    status = f"{verified.status} (cached)" if verified.cached else verified.status
+    return printable(f"{status}: {verified.subject.name} under {verified.subject.use.id}")
 
 
-def _as_json(result: Verified) -> dict[str, object]:
+def _as_json(findings: Sequence[Finding], results: Sequence[Verified]) -> str:
+    """One document: what is wrong with the sources, and what became of each (row, use)."""
+    found = json.loads(render(findings, "json"))
+    return json.dumps({"findings": found, "results": [_result_as_json(result) for result in results]}, indent=1)
+
+
+def _result_as_json(result: Verified) -> dict[str, object]:
     return {
         "name": result.subject.name,
         "use": result.subject.use.id,

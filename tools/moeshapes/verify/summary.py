@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -16,9 +17,8 @@ HEADERS = ("shape", "tokens", "recipe", "row", "use", "verdict", "error / limit"
 
 def table(results: Sequence[Verified], markdown: bool = False) -> str:
     """A line a (row, use) that was judged. Skipped ones are summed up by reason instead."""
-    rows = [_cells(result) for result in results if result.status != SKIPPED]
-    if markdown:
-        rows = [[_markdown_cell(cell) for cell in row] for row in rows]
+    escape = _markdown_cell if markdown else printable
+    rows = [[escape(cell) for cell in _cells(result)] for result in results if result.status != SKIPPED]
     style = "github" if markdown else "simple"
     # Cells are shown as they are: tabulate would take a shape for a number, and a bare `0` for a float.
     return tabulate(rows, HEADERS, tablefmt=style, disable_numparse=True)
@@ -44,7 +44,7 @@ def _figures(result: Verified) -> list[str]:
         f"{max(map(_number, shares)):.3f}",
         str(bad),
         "yes" if deterministic else f"no, ±{spread:.2g}",
-        f"{100 * numerics['probes']['share']:.2g} %",
+        f"{100 * numerics['probes']['share']:.3g} %",
     ]
 
 
@@ -55,13 +55,17 @@ def _number(value: Any) -> float:
 def details(results: Sequence[Verified]) -> str:
     """Why rows failed or could not be judged, and what was skipped, a reason a line."""
     lines = [
-        f"{result.status}: {printable(result.subject.name)} under {printable(result.subject.use.id)}\n    {_indented(result.note)}"
+        f"{result.status}: {_who(result)}\n    {_indented(result.note)}"
         for result in results
         if result.status in (FAIL, ERROR)
     ]
     skipped = Counter(result.note for result in results if result.status == SKIPPED)
     lines += [f"skipped {count}: {printable(reason)}" for reason, count in sorted(skipped.items())]
     return "\n".join(lines)
+
+
+def _who(result: Verified) -> str:
+    return printable(f"{result.subject.name} under {result.subject.use.id}")
 
 
 def _indented(note: str) -> str:
@@ -89,5 +93,6 @@ def markdown(results: Sequence[Verified], seconds: float) -> str:
 
 
 def _markdown_cell(cell: str) -> str:
+    """A cell in which nothing is markup: a table's name may come from a pull request."""
     escaped = printable(cell).replace("&", "&amp;").replace("<", "&lt;")
-    return escaped.replace("|", "\\|")
+    return re.sub(r"([\\`*~|\[\]])", r"\\\1", escaped)
