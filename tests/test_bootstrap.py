@@ -155,6 +155,7 @@ def test_a_parents_torch_is_neither_installed_nor_resolved_again(
     assert Path(said_by(python, "numpy.__file__")).is_relative_to(theirs)
     assert Path(said_by(python, "moeshapes.__file__")).is_relative_to(checkout / "tools")
     assert said_by(python, "torch.__version__") == "2.9.9+rocm1"
+    assert (Path(said_by(python, "moeshapes.__file__")).parent / "schema" / "model.schema.json").is_file()
     ours = {
         path.name.partition("-")[0].lower() for path in (checkout / ".venv").glob("lib/*/site-packages/*.dist-info")
     }
