@@ -178,7 +178,7 @@ class _Worker:
                 step()
         except OSError:
             pass  # it ended before it had read the job
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             self._stop(f"answered what is no answer: {error}")
         return None
 
@@ -233,7 +233,10 @@ def _start(command: Sequence[str], log: IO[bytes]) -> subprocess.Popen[str]:
 
 def _answer_about(job: Job, line: str) -> dict[str, Any]:
     """What a worker says of the job. Raises ValueError for a line that says nothing of it."""
-    answer = json.loads(line)
+    try:
+        answer = json.loads(line)
+    except (ValueError, RecursionError):
+        answer = None
     if isinstance(answer, dict) and job.id in (answer.get("step"), answer.get("job")):
         kinds = [kind for kind, holds in _ANSWERS.items() if isinstance(answer.get(kind), holds)]
         if len(kinds) == 1:
