@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ RECORD_FORMAT = 1
 _VERIFIER_SOURCES = (
     "activation.py",
     "arithmetic.py",
+    "dispatch.py",
     "kernel_grammar.py",
     "kernel_name.py",
     "oracle.py",
@@ -42,6 +45,15 @@ def _python_files(path: Path) -> list[Path]:
     return sorted(path.rglob("*.py")) if path.is_dir() else [path]
 
 
+@cache
+def _validator() -> Any:
+    """Imported here, since few who name records read one."""
+    from jsonschema import Draft202012Validator
+
+    text = (resources.files("moeshapes") / "schema" / "record.schema.json").read_text("utf-8")
+    return Draft202012Validator(json.loads(text))
+
+
 @dataclass(frozen=True)
 class RecordStore:
     """A folder of records, each under the name of its job."""
@@ -54,10 +66,10 @@ class RecordStore:
     def load(self, job_id: str) -> dict[str, Any] | None:
         """The record, None where there is none or what is there is no record of this job."""
         try:
-            record = json.loads(self.path(job_id).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            record: dict[str, Any] = json.loads(self.path(job_id).read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
             return None
-        return record if isinstance(record, dict) and record.get("job") == job_id else None
+        return record if _validator().is_valid(record) and record["job"] == job_id else None
 
     def save(self, record: dict[str, Any]) -> Path:
         path = self.path(record["job"])
