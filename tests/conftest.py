@@ -6,6 +6,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 
-NEEDS_VERIFY_EXTRA = ("sensitivity", "test_quant.py")
+NEEDS_VERIFY_EXTRA = ("acceptance/test_verify.py", "backends", "sensitivity", "test_quant.py", "verify")
 """Test modules and folders that import torch: not collected from a base install, and said so."""
 
 collect_ignore = [] if importlib.util.find_spec("torch") else list(NEEDS_VERIFY_EXTRA)
@@ -31,6 +32,17 @@ def pytest_report_header() -> str:
 def root() -> Path:
     """The repository's root."""
     return ROOT
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Small tensors gain nothing from more threads, and lose much to them on a busy machine."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")
