@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from moeshapes import oracle
-from moeshapes.arithmetic import Arithmetic, arithmetic_of, default_arithmetic
+from moeshapes.arithmetic import Arithmetic, Departure, arithmetic_of, default_arithmetic
 from moeshapes.backends.base import Arm, Backend, Prepared
+from moeshapes.problem import Problem
 from moeshapes.verify.job import Job
 from moeshapes.verify.numerics import PROTOCOL, Judgement, Target, by_token, judge, target_of, worst_of
 from moeshapes.verify.poison import Poison
@@ -81,7 +82,7 @@ def check(job: Job, backend: Backend, cache: LayerCache, progress: Callable[[], 
         "baseline": _baseline(job, prepared, arm, calls[0][A], baseline_target),
     }
     if reasons:
-        reasons += [departure.value for departure in arithmetic.departures]
+        reasons += [departure.value for departure in arithmetic.departures if _matters(departure, layer.problem)]
     verdict = "fail" if reasons else "pass"
     return {"verdict": verdict, "reasons": reasons, "numerics": _finite(numerics), "launched": arm.launched()}
 
@@ -89,6 +90,16 @@ def check(job: Job, backend: Backend, cache: LayerCache, progress: Callable[[], 
 def _arithmetic(job: Job) -> Arithmetic:
     recipe = job.problem.recipe
     return default_arithmetic(recipe, job.token) if job.launch is None else arithmetic_of(job.launch, recipe)
+
+
+def _matters(departure: Departure, problem: Problem) -> bool:
+    """Whether the layer has what the kernel ignores."""
+    has = {
+        Departure.LIMIT_IGNORED: bool(problem.activation.limit),
+        Departure.BIAS_DROPPED: problem.bias,
+        Departure.ALWAYS_SILU: problem.activation.kind != "silu",
+    }
+    return has[departure]
 
 
 Calls = tuple[Call, ...]
