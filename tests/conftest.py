@@ -14,7 +14,16 @@ from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 
-NEEDS_VERIFY_EXTRA = ("acceptance/test_verify.py", "backends", "sensitivity", "test_quant.py", "verify")
+NEEDS_VERIFY_EXTRA = (
+    "acceptance/test_verify.py",
+    "backends",
+    "sensitivity",
+    "test_activation.py",
+    "test_oracle.py",
+    "test_quant.py",
+    "test_workload.py",
+    "verify",
+)
 """Test modules and folders that import torch: not collected from a base install, and said so."""
 
 collect_ignore = [] if importlib.util.find_spec("torch") else list(NEEDS_VERIFY_EXTRA)
