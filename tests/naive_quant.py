@@ -86,6 +86,14 @@ def encode(values: Array, number: str) -> Array:
     return codes.astype(np.int64)
 
 
+def unpacked(stored: Array, number: str) -> Array:
+    """Codes from stored bytes: two a byte for fp4 and int4, the even index in the low nibble."""
+    if number not in ("fp4", "int4"):
+        return stored.view(np.int8 if number == "int8" else np.uint8).astype(np.int64)
+    nibbles = np.stack((stored & 15, stored >> 4), axis=-1).reshape(*stored.shape[:-1], -1).astype(np.int64)
+    return np.where(nibbles > 7, nibbles - 16, nibbles) if number == "int4" else nibbles
+
+
 def values_of(codes: Array, number: str) -> Array:
     """Codes as fp64 values, before their scale."""
     if number in ("int8", "int4", "bf16"):

@@ -53,12 +53,7 @@ def in_naive_words(spec: Spec) -> str:
 
 def codes_of(quantised: Quantised) -> naive.Array:
     """Codes one an element, as naive_quant has them."""
-    number, codes = quantised.spec.number, quantised.codes.cpu()
-    if number in (FP4, INT4):
-        low, high = codes & 15, codes >> 4
-        nibbles = torch.stack((low, high), dim=-1).flatten(-2).numpy().astype(np.int64)
-        return nibbles if number is FP4 else np.where(nibbles > 7, nibbles - 16, nibbles)
-    return (codes if number is INT8 else codes.view(torch.uint8)).numpy().astype(np.int64)
+    return naive.unpacked(quantised.codes.view(torch.uint8).numpy(), quantised.spec.number.value)
 
 
 @st.composite
