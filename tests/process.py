@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 TOOLS = Path(__file__).resolve().parent.parent / "tools"
@@ -26,3 +28,22 @@ def run_moeshapes(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str
 def run_python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, *arguments]
     return subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True, check=False)
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process is there, and not merely unburied."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return status.rpartition(")")[2].split()[0] not in ("Z", "X")
+
+
+def wait_for(condition: Callable[[], bool], within_s: float) -> bool:
+    """Whether the condition came true in time."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True

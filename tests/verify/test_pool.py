@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from jobs import STAND_IN, job, problem
 from moeshapes.verify.job import Job
 from moeshapes.verify.pool import LOG_TAIL_LINES, Outcome, Pool, Schedule
+from process import is_running, wait_for
 
 
 def stand_in(threads: int) -> list[str]:
@@ -53,23 +54,9 @@ def notes_of(path: Path) -> list[tuple[int, str]]:
     return [(int(pid), name) for pid, name in (line.split() for line in lines)]
 
 
-def is_running(pid: int) -> bool:
-    """Whether the process is there and not just unburied."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return status.rpartition(")")[2].split()[0] not in ("Z", "X")
-
-
-def gone(pids: Iterable[int], within_s: float = 10.0) -> bool:
-    deadline = time.monotonic() + within_s
+def gone(pids: Iterable[int]) -> bool:
     watched = list(pids)
-    while any(map(is_running, watched)):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
+    return wait_for(lambda: not any(map(is_running, watched)), 10)
 
 
 BREAKDOWNS = {
@@ -153,8 +140,7 @@ def test_no_job_needs_no_worker() -> None:
 def test_a_closed_run_leaves_nothing_running_and_begins_nothing_more(notes: Path) -> None:
     running = pool(workers=2).run(named("pass", "hang", "hang", *["pass"] * 20))
     assert next(running).result
-    while len([name for _, name in notes_of(notes) if name.startswith("hang")]) < 2:
-        time.sleep(0.01)
+    assert wait_for(lambda: sum(name.startswith("hang") for _, name in notes_of(notes)) == 2, 30)
     running.close()
     begun = notes_of(notes)
     assert gone(pid for pid, _ in begun)

@@ -1,0 +1,193 @@
+"""`moeshapes verify` as people run it, in a repository small enough to take seconds."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from process import environment, is_running, run_moeshapes, wait_for
+from small_repository import LIMITED_MODEL, SHAPE, TABLE, tuned_line, write_small_repository
+from table_text import text, write
+
+CLOSING = re.compile(
+    r"\d+ rows × uses judged: \d+ emulated \(\d+ from the cache\), \d+ fail, \d+ error; \d+ skipped; \d+ s"
+)
+
+
+def generated(root: Path) -> Path:
+    assert run_moeshapes("generate", cwd=root).returncode == 0
+    return root
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """One tuned row, and derived files that are fresh."""
+    return generated(write_small_repository(tmp_path / "repository", tuned_line(8)))
+
+
+def test_a_sound_repository_is_verified_and_then_taken_from_the_cache(repository: Path, tmp_path: Path) -> None:
+    done = run_moeshapes("verify", "--summary", str(tmp_path / "summary.md"), cwd=repository)
+    assert done.returncode == 0, done.stdout + done.stderr
+    *_, last = done.stdout.splitlines()
+    assert CLOSING.fullmatch(last)
+    assert last.startswith("3 rows × uses judged: 3 emulated (0 from the cache), 0 fail, 0 error; 0 skipped; ")
+    assert f"{TABLE}:2" in done.stdout
+    assert "proven" not in done.stdout
+    summary = (tmp_path / "summary.md").read_text()
+    assert summary.startswith(f"### moeshapes verify\n\n{last}\n")
+    assert (repository / "build" / "verify.md").read_text() == summary
+
+    again = run_moeshapes("verify", cwd=repository / "models")
+    assert again.returncode == 0
+    assert "3 emulated (3 from the cache)" in again.stdout
+    assert again.stderr.splitlines()[0].startswith("verify 1/3: emulated (cached): ")
+
+    fresh = run_moeshapes("verify", "--fresh", cwd=repository)
+    assert "3 emulated (0 from the cache)" in fresh.stdout
+
+
+def test_kernels_that_ignore_the_limit_fail_by_row_and_reason(tmp_path: Path) -> None:
+    root = write_small_repository(tmp_path, tuned_line(1), tuned_line(8), model=LIMITED_MODEL)
+    done = run_moeshapes("verify", TABLE, cwd=root)
+    assert done.returncode == 1
+    for line in (2, 3):
+        assert re.search(rf"^fail: .*\({TABLE}:{line}\) under tiny/tp2#target$", done.stdout, re.MULTILINE)
+    assert "the kernel ignores the model's swiglu_limit" in done.stdout
+    assert "2 rows × uses judged: 0 emulated (0 from the cache), 2 fail, 0 error" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_good_rows_are_judged_beside_a_malformed_one(repository: Path) -> None:
+    table = write(repository.parent / "mixed_tuned_fmoe.csv", text(tuned_line(8), "gfx950,256,9", tuned_line(4)))
+    done = run_moeshapes("verify", str(table), cwd=repository)
+    assert done.returncode == 1
+    assert f"{table}:3" in done.stdout
+    assert "2 rows × uses judged: 2 emulated" in done.stdout
+
+
+def test_a_job_that_cannot_be_done_is_an_error_and_the_rest_is_judged(repository: Path) -> None:
+    odd = tuned_line(4, inter_dim="240")
+    table = write(repository.parent / "odd_tuned_fmoe.csv", text(tuned_line(8), odd))
+    done = run_moeshapes("verify", str(table), cwd=repository)
+    assert done.returncode == 1
+    assert "1 emulated (0 from the cache), 0 fail, 1 error" in done.stdout
+    assert "inter_dim = 240 is no multiple of the scale block, 32" in done.stdout
+
+
+def test_large_buckets_are_skipped_with_the_reason(repository: Path) -> None:
+    table = write(repository.parent / "large_tuned_fmoe.csv", text(tuned_line(512), tuned_line(1024)))
+    done = run_moeshapes("verify", str(table), cwd=repository)
+    assert "skipped 2: emulated up to 256 tokens; this bucket needs a GPU" in done.stdout
+    assert "0 rows × uses judged" in done.stdout
+
+
+@pytest.mark.parametrize("faulty", [False, True])
+def test_json_is_one_document(repository: Path, faulty: bool) -> None:
+    lines = [tuned_line(8), *(["gfx950,256,9"] if faulty else [])]
+    table = write(repository.parent / "some_tuned_fmoe.csv", text(*lines))
+    done = run_moeshapes("verify", str(table), "--format", "json", cwd=repository)
+    assert done.returncode == int(faulty)
+    document = json.loads(done.stdout)
+    assert set(document) == {"findings", "results"}
+    assert any(finding["line"] == 3 for finding in document["findings"]) is faulty
+    (only,) = document["results"]
+    assert (only["status"], only["use"], only["record"]["status"]) == ("emulated", "tiny/tp2#target", "emulated")
+    assert CLOSING.search(done.stderr)
+
+
+def test_a_table_that_is_missing_cannot_be_verified(repository: Path) -> None:
+    done = run_moeshapes("verify", "absent_tuned_fmoe.csv", cwd=repository)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (error,) = (line for line in done.stderr.splitlines() if line.startswith("Error: "))
+    assert "absent_tuned_fmoe.csv" in error
+    assert "Traceback" not in done.stderr
+
+
+def test_outside_a_repository_it_cannot_run(tmp_path: Path) -> None:
+    done = run_moeshapes("verify", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "no models/ and shapes/ here or above" in done.stderr
+
+
+def test_a_stale_derived_file_is_a_finding_and_rows_are_judged_all_the_same(repository: Path) -> None:
+    (repository / "shapes" / "tiny" / "tp2.yaml").write_text(SHAPE.replace("[1, 8]", "[1, 8, 16]"))
+    done = run_moeshapes("verify", cwd=repository)
+    assert done.returncode == 1
+    assert "tiny_untuned_fmoe.csv" in done.stdout
+    assert "3 rows × uses judged: 3 emulated" in done.stdout
+
+
+# --- interrupted
+
+
+def children_of(pid: int) -> set[int]:
+    """The processes that have this one as their parent."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except (OSError, NotADirectoryError):
+            continue
+        if entry.name.isdigit() and fields[1] == str(pid) and fields[0] != "Z":
+            found.add(int(entry.name))
+    return found
+
+
+@pytest.fixture
+def long_run(repository: Path) -> Iterator[subprocess.Popen[str]]:
+    """A verification of many rows, with the first records written and workers at work."""
+    rows = [tuned_line(256, expert=str(expert), model_dim="1024") for expert in range(8, 208)]
+    table = write(repository.parent / "many_tuned_fmoe.csv", text(tuned_line(8), *rows))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "moeshapes", "verify", str(table)],
+        cwd=repository,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert wait_for(lambda: len(finished(repository)) >= 2 or process.poll() is not None, 60)
+        assert process.poll() is None, "it was over before it could be interrupted"
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def finished(repository: Path) -> list[Path]:
+    return sorted((repository / "build" / "records").glob("*.json"))
+
+
+def test_ctrl_c_keeps_what_finished_and_leaves_no_worker(long_run: subprocess.Popen[str], repository: Path) -> None:
+    workers = children_of(long_run.pid)
+    assert workers
+    # To the whole group, as a terminal does.
+    os.killpg(long_run.pid, signal.SIGINT)
+    _, error = long_run.communicate(timeout=30)
+    assert long_run.returncode == 130
+    assert error.splitlines()[-1] == "moeshapes: interrupted"
+    assert "Traceback" not in error
+    assert wait_for(lambda: not any(map(is_running, workers)), 10)
+    records = finished(repository)
+    assert len(records) >= 2
+    assert all(json.loads(path.read_text())["job"] == path.stem for path in records)
+    assert not [path for path in (repository / "build" / "records").iterdir() if path.suffix != ".json"]
+
+
+def test_workers_of_a_killed_parent_end_by_themselves(long_run: subprocess.Popen[str]) -> None:
+    workers = children_of(long_run.pid)
+    assert workers
+    long_run.kill()
+    assert wait_for(lambda: not any(map(is_running, workers)), 60)

@@ -1,0 +1,307 @@
+"""A plan is run once: what is vouched for comes from records, the rest from workers, and records say what they may."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from moeshapes.record import RecordStore
+from moeshapes.repository import load_declarations
+from moeshapes.verify.job import Job
+from moeshapes.verify.plan import Planned, plan
+from moeshapes.verify.pool import Outcome, Pool
+from moeshapes.verify.run import EMULATED, ERROR, FAIL, SKIPPED, Verified, cpu_pool, run
+from small_repository import LIMITED_MODEL, tuned_row, write_small_repository
+
+Answer = Callable[[Job], dict[str, Any] | str]
+"""A result, or the text of an error."""
+
+SCHEMA = json.loads((resources.files("moeshapes") / "schema" / "record.schema.json").read_text("utf-8"))
+
+
+class AnsweringPool(Pool):
+    """A pool without processes, whose answers are made up; notes the jobs that it is given."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(1, 1, 1.0)
+        self.answer = answer
+        self.asked = list[str]()
+
+    def run(self, jobs: Sequence[Job], step: Callable[[], None] = lambda: None) -> Generator[Outcome, None, None]:
+        for job in reversed(jobs):
+            self.asked.append(job.id)
+            answer = self.answer(job)
+            yield Outcome(job, None, answer) if isinstance(answer, str) else Outcome(job, answer)
+
+
+def result(job: Job, verdict: str = "pass") -> dict[str, Any]:
+    """What a worker says of a job: as much as a record needs."""
+    count = {"runs": 3, "over_limit": 0.5, "block_over_limit": 0.25, "worst_token": 0, "bad_values": 0, "floor": 0.1}
+    arithmetic = {"block_m": 16, "intermediate_from": "fp32", "fused_scale": False, "combine": "atomic"}
+    baseline = {"over_limit": 0.5, "launched": ["emulated"], "bitwise_equal": False}
+    return {
+        "verdict": verdict,
+        "reasons": [] if verdict == "pass" else ["off"],
+        "numerics": {
+            "protocol": 1,
+            "compared_with": "modelled",
+            "arithmetic": {**arithmetic, "slot_fp8_block": 0, "modelled": True, "departures": []},
+            "counts": {str(n): {**count, "deterministic": True, "spread": 0.0} for n in job.counts},
+            "stages": {},
+            "probes": {"probed": 1, "pairs": 2, "share": 0.5},
+            "weight_sets": 8,
+            "baseline": None if job.launch is None else baseline,
+        },
+        "launched": ["emulated"],
+    }
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> RecordStore:
+    return RecordStore(tmp_path / "build" / "records")
+
+
+@pytest.fixture
+def planned(tmp_path: Path) -> list[Planned]:
+    """A row, its second declaration, a row that is skipped, and two default plans."""
+    declarations, _ = load_declarations(write_small_repository(tmp_path))
+    return plan(declarations, [tuned_row(8), tuned_row(8), tuned_row(512)], with_defaults=True)
+
+
+def statuses(results: Sequence[Verified]) -> list[str]:
+    return [each.status for each in results]
+
+
+def always(verdict: str) -> Answer:
+    return lambda job: result(job, verdict)
+
+
+# --- each once, in order
+
+
+def test_results_are_in_the_plans_order_and_each_job_is_run_once(planned: list[Planned], store: RecordStore) -> None:
+    pool = AnsweringPool(result)
+    told = list[Verified]()
+    results = run(planned, store, pool, fresh=False, done=told.append)
+    assert [each.subject for each in results] == [item.subject for item in planned]
+    assert statuses(results) == [EMULATED, EMULATED, SKIPPED, EMULATED, EMULATED]
+    assert len(pool.asked) == len(set(pool.asked)) == 3
+    assert {id(each) for each in told} == {id(each) for each in results if each.status != SKIPPED}
+
+
+def test_a_skip_carries_its_reason_and_no_record(planned: list[Planned], store: RecordStore) -> None:
+    skipped = run(planned, store, AnsweringPool(result), fresh=False)[2]
+    assert (skipped.note, skipped.record) == (planned[2].skipped, None)
+
+
+def test_a_failure_is_recorded_with_its_reasons(planned: list[Planned], store: RecordStore) -> None:
+    (failed, *_) = run(planned[:1], store, AnsweringPool(always("fail")), fresh=False)
+    assert (failed.status, failed.note) == (FAIL, "off")
+    assert planned[0].job
+    assert store.load(planned[0].job.id) == failed.record
+
+
+def test_an_error_is_told_and_not_recorded(planned: list[Planned], store: RecordStore) -> None:
+    (broken, *_) = run(planned[:1], store, AnsweringPool(lambda job: "SIGSEGV\nlog"), fresh=False)
+    assert (broken.status, broken.note, broken.record) == (ERROR, "SIGSEGV\nlog", None)
+    assert not store.folder.exists()
+
+
+# --- the cache
+
+
+def test_what_passed_is_not_run_again(planned: list[Planned], store: RecordStore) -> None:
+    first = run(planned, store, AnsweringPool(result), fresh=False)
+    again = AnsweringPool(result)
+    told = list[Verified]()
+    second = run(planned, store, again, fresh=False, done=told.append)
+    assert again.asked == []
+    assert [each.cached for each in second] == [True, True, False, True, True]
+    assert [each.record for each in second] == [each.record for each in first]
+    assert len(told) == 4
+
+
+def test_fresh_runs_everything_again(planned: list[Planned], store: RecordStore) -> None:
+    run(planned, store, AnsweringPool(result), fresh=False)
+    again = AnsweringPool(always("fail"))
+    assert statuses(run(planned, store, again, fresh=True)) == [FAIL, FAIL, SKIPPED, FAIL, FAIL]
+    assert len(again.asked) == 3
+
+
+@pytest.mark.parametrize("answer", [always("fail"), lambda job: "crashed"], ids=["fail", "error"])
+def test_what_did_not_pass_is_run_again(planned: list[Planned], store: RecordStore, answer: Answer) -> None:
+    run(planned, store, AnsweringPool(answer), fresh=False)
+    again = AnsweringPool(result)
+    assert statuses(run(planned, store, again, fresh=False)) == [EMULATED, EMULATED, SKIPPED, EMULATED, EMULATED]
+    assert len(again.asked) == 3
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000, b'{"job": "JOB", "status": "emulated"}', "the record, cut"],
+    ids=["empty", "brace", "list", "null", "bytes", "deep", "no evidence", "cut"],
+)
+def test_a_corrupt_record_is_ignored_and_replaced(
+    planned: list[Planned], store: RecordStore, content: bytes | str
+) -> None:
+    assert planned[0].job
+    name = planned[0].job.id
+    run(planned[:1], store, AnsweringPool(result), fresh=False)
+    whole = store.path(name).read_bytes()
+    spoilt = whole[:-3] if isinstance(content, str) else content.replace(b"JOB", name.encode())
+    store.path(name).write_bytes(spoilt)
+    again = AnsweringPool(result)
+    assert statuses(run(planned[:1], store, again, fresh=False)) == [EMULATED]
+    assert again.asked == [name]
+    assert store.load(name)
+
+
+def test_a_record_of_another_job_is_no_evidence(planned: list[Planned], store: RecordStore) -> None:
+    run(planned, store, AnsweringPool(result), fresh=False)
+    first, other = planned[0].job, planned[-1].job
+    assert first
+    assert other
+    store.path(first.id).write_bytes(store.path(other.id).read_bytes())
+    assert store.load(first.id) is None
+
+
+def test_what_finished_before_an_interrupt_is_kept(planned: list[Planned], store: RecordStore) -> None:
+    def interrupt(job: Job) -> dict[str, Any]:
+        if job.launch is not None:
+            raise KeyboardInterrupt
+        return result(job)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(planned, store, AnsweringPool(interrupt), fresh=False)
+    again = AnsweringPool(result)
+    run(planned, store, again, fresh=False)
+    assert len(again.asked) == 1
+
+
+def test_an_interrupt_while_a_result_is_told_closes_the_pool(planned: list[Planned], store: RecordStore) -> None:
+    closed = list[bool]()
+
+    class Closing(AnsweringPool):
+        def run(self, jobs: Sequence[Job], step: Callable[[], None] = lambda: None) -> Generator[Outcome, None, None]:
+            try:
+                yield from super().run(jobs, step)
+            finally:
+                closed.append(True)
+
+    def interrupt(verified: Verified) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(planned, store, Closing(result), fresh=False, done=interrupt)
+    assert closed == [True]
+
+
+# --- real records
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> list[Verified]:
+    """Rows and default plans that workers judged: one passes, one fails, one is emulated without a row."""
+    results = list[Verified]()
+    for name, changes in (("sound", {}), ("limited", {"model": LIMITED_MODEL})):
+        root = tmp_path_factory.mktemp(name)
+        declarations, _ = load_declarations(write_small_repository(root, **changes))
+        planned = plan(declarations, [tuned_row(8), tuned_row(512)], with_defaults=name == "sound")
+        store = RecordStore(root / "records")
+        found = run(planned, store, replace(cpu_pool(), workers=1), fresh=False)
+        assert all(each.record is None or store.load(each.record["job"]) == each.record for each in found)
+        results += found
+    return results
+
+
+def errors(record: object) -> list[str]:
+    return [error.message for error in Draft202012Validator(SCHEMA).iter_errors(record)]
+
+
+def records(real: Sequence[Verified]) -> list[dict[str, Any]]:
+    return [json.loads(json.dumps(each.record)) for each in real if each.record]
+
+
+def with_status(real: Sequence[Verified], status: str) -> dict[str, Any]:
+    return next(record for record in records(real) if record["status"] == status)
+
+
+def test_real_results_are_as_the_schema_says(real: list[Verified]) -> None:
+    assert statuses(real) == [EMULATED, SKIPPED, EMULATED, EMULATED, FAIL, SKIPPED]
+    assert [errors(record) for record in records(real)] == [[]] * 4
+
+
+def test_a_failed_record_says_why(real: list[Verified]) -> None:
+    reasons = with_status(real, FAIL)["reasons"]
+    assert "the kernel ignores the model's swiglu_limit" in reasons
+
+
+def test_a_made_up_answer_is_as_real_ones_are(planned: list[Planned], store: RecordStore) -> None:
+    for verdict in ("pass", "fail"):
+        for each in run(planned, store, AnsweringPool(always(verdict)), fresh=True):
+            assert each.record is None or errors(each.record) == []
+
+
+def test_a_record_of_an_emulation_never_reads_proven(real: list[Verified]) -> None:
+    record = with_status(real, EMULATED)
+    assert errors({**record, "status": "proven"})
+    assert errors({**record, "backend": "production"})
+    assert not errors({**record, "status": "proven", "backend": "production", "device": "cuda"})
+
+
+@pytest.mark.parametrize("status", ["proven ", "pass", "attested", "error", "skipped", "", None])
+def test_statuses_are_a_closed_set(real: list[Verified], status: object) -> None:
+    assert errors({**with_status(real, EMULATED), "status": status})
+
+
+def changed(record: dict[str, Any], **figures: Any) -> dict[str, Any]:
+    """The record with figures of its first count replaced."""
+    copy: dict[str, Any] = json.loads(json.dumps(record))
+    counts = copy["numerics"]["counts"]
+    counts[next(iter(counts))] |= figures
+    return copy
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [{"over_limit": 1.01}, {"over_limit": "inf"}, {"block_over_limit": 2}, {"bad_values": 1}],
+    ids=str,
+)
+def test_a_pass_carries_no_figure_beyond_its_limit(real: list[Verified], figures: dict[str, Any]) -> None:
+    assert errors(changed(with_status(real, EMULATED), **figures))
+    assert not errors(changed(with_status(real, FAIL), **figures))
+
+
+def test_a_pass_has_no_reasons_and_a_failure_has(real: list[Verified]) -> None:
+    assert errors({**with_status(real, EMULATED), "reasons": ["off"]})
+    assert errors({**with_status(real, FAIL), "reasons": []})
+
+
+def test_a_row_is_compared_with_a_baseline_and_a_default_plan_is_one(real: list[Verified]) -> None:
+    of_row, of_plan = (next(r for r in records(real) if (r["launch"] is None) is none) for none in (False, True))
+    assert of_row["numerics"]["baseline"]
+    assert of_plan["numerics"]["baseline"] is None
+    assert errors({**of_row, "launch": None})
+    assert errors({**of_plan, "launch": of_row["launch"]})
+
+
+@pytest.mark.parametrize("key", SCHEMA["required"])
+def test_nothing_is_left_out_or_added(real: list[Verified], key: str) -> None:
+    record = with_status(real, EMULATED)
+    assert errors({name: value for name, value in record.items() if name != key})
+    assert errors({**record, f"{key}_too": record[key]})
+
+
+def test_records_of_one_job_differ_in_time_alone(real: list[Verified], tmp_path: Path) -> None:
+    declarations, _ = load_declarations(write_small_repository(tmp_path))
+    planned = plan(declarations, [tuned_row(8)], with_defaults=False)
+    (again,) = run(planned, RecordStore(tmp_path / "records"), replace(cpu_pool(), workers=1), fresh=True)
+    first = next(record for record in records(real) if record["job"] == records([again])[0]["job"])
+    assert {**first, "time": ""} == {**records([again])[0], "time": ""}

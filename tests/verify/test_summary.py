@@ -1,0 +1,148 @@
+"""What a verification looks like: on a screen, as markdown, and in one closing line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from moeshapes.findings import Place
+from moeshapes.use import Use
+from moeshapes.verify.plan import Subject
+from moeshapes.verify.run import EMULATED, ERROR, FAIL, SKIPPED, Verified
+from moeshapes.verify.summary import HEADERS, closing_line, details, markdown, table
+from small_repository import tuned_row
+
+USE = Use("tiny/tp2", "target", "a4w4", "silu")
+
+
+def count(**changes: Any) -> dict[str, Any]:
+    plain = {"over_limit": 0.25, "block_over_limit": 0.125, "bad_values": 0, "deterministic": True, "spread": 0.0}
+    return {**plain, **changes}
+
+
+def verified(status: str = EMULATED, *counts: dict[str, Any], share: float = 0.5, **changes: Any) -> Verified:
+    """A row's result; errors and skips have no record."""
+    row = tuned_row(8)
+    numerics = {"counts": {str(n): each for n, each in enumerate(counts or [count()])}, "probes": {"share": share}}
+    record = {"numerics": numerics} if status in (EMULATED, FAIL) else None
+    return replace(Verified(Subject(row.key, USE, row), status, record), **changes)
+
+
+def cells(result: Verified) -> list[str]:
+    """The cells of the only line of its markdown table."""
+    *_, line = table([result], markdown=True).splitlines()
+    return [cell.strip() for cell in line.strip("|").split(" | ")]
+
+
+def test_a_line_says_what_was_judged_and_how_far_off_it_was() -> None:
+    expected = [
+        "256/256/8/2",
+        "8",
+        "a4w4",
+        "a_tuned_fmoe.csv:2",
+        "tiny/tp2#target",
+        "emulated",
+        "0.250",
+        "0",
+        "yes",
+        "50 %",
+    ]
+    assert cells(verified()) == expected
+    assert len(expected) == len(HEADERS)
+
+
+def test_the_worst_of_all_token_counts_is_shown() -> None:
+    worst = verified(FAIL, count(), count(over_limit=0.5), count(block_over_limit=3.5, bad_values=2))
+    assert cells(worst)[5:8] == ["fail", "3.500", "2"]
+    assert cells(verified(FAIL, count(), count(over_limit="inf")))[6] == "inf"
+    assert cells(verified(EMULATED, count(), count(deterministic=False, spread=0.125)))[8] == "no, ±0.12"
+
+
+@pytest.mark.parametrize(("share", "shown"), [(1.0, "100 %"), (0.5, "50 %"), (0.01234, "1.23 %"), (0.0, "0 %")])
+def test_the_share_of_probes_is_a_plain_percentage(share: float, shown: str) -> None:
+    assert cells(verified(share=share))[9] == shown
+
+
+def test_errors_have_no_figures_and_skips_no_line() -> None:
+    assert cells(verified(ERROR))[5:] == ["error", "", "", "", ""]
+    assert table([verified(SKIPPED)]).splitlines() == table([]).splitlines()
+
+
+def test_a_default_plan_says_so() -> None:
+    result = verified()
+    assert cells(replace(result, subject=replace(result.subject, row=None)))[3] == "default plan"
+
+
+def test_details_say_why_and_sum_up_skips() -> None:
+    results = [
+        verified(),
+        verified(FAIL, note="token 3 is off"),
+        verified(ERROR, note="SIGSEGV\nlast words"),
+        *[verified(SKIPPED, note="needs a GPU")] * 2,
+        verified(SKIPPED, note="another reason"),
+    ]
+    name = "256/256/8/2 a4w4 token 8 (a_tuned_fmoe.csv:2) under tiny/tp2#target"
+    assert details(results).splitlines() == [
+        f"fail: {name}",
+        "    token 3 is off",
+        f"error: {name}",
+        "    SIGSEGV",
+        "    last words",
+        "skipped 1: another reason",
+        "skipped 2: needs a GPU",
+    ]
+    assert details([verified()]) == ""
+
+
+@pytest.mark.parametrize(
+    ("results", "line"),
+    [
+        ([], "0 rows × uses judged: 0 emulated (0 from the cache), 0 fail, 0 error; 0 skipped; 7 s"),
+        (
+            [verified(), verified(cached=True), verified(FAIL), verified(ERROR), verified(SKIPPED)],
+            "4 rows × uses judged: 2 emulated (1 from the cache), 1 fail, 1 error; 1 skipped; 7 s",
+        ),
+    ],
+)
+def test_the_closing_line_counts_everything(results: Sequence[Verified], line: str) -> None:
+    assert closing_line(results, 7.4) == line
+
+
+HOSTILE = "a|b`c<img src=x>![d](http://e)\x1b[31m*f*\n## g_tuned_fmoe.csv"
+
+
+def hostile(status: str) -> Verified:
+    """A row of a table whose name is made to act."""
+    row = replace(tuned_row(8), place=Place(HOSTILE, 2))
+    return verified(status, subject=Subject(row.key, USE, row), note="```\n</details> \x1b[2J")
+
+
+def test_no_name_acts_on_a_terminal() -> None:
+    shown = table([hostile(FAIL)]) + details([hostile(FAIL)])
+    assert "\x1b" not in shown
+    assert "\\x1b[31m" in shown
+    assert "\n##" not in shown
+
+
+def test_no_name_acts_as_markdown() -> None:
+    text = markdown([hostile(FAIL), verified()], 1.0)
+    lines = text.splitlines()
+    (row,) = (line for line in lines if "g_tuned_fmoe" in line and line.startswith("|"))
+    assert row.replace("\\|", "").count("|") == len(HEADERS) + 1
+    assert "<img" not in row
+    assert "![d](" not in row
+    assert "\\`c" in row
+    assert text.count("```") == 2
+    assert not any(line.startswith("##") for line in lines[1:] if not line.startswith("###"))
+
+
+def test_markdown_holds_the_line_the_table_and_the_reasons() -> None:
+    text = markdown([verified(), verified(FAIL, note="off")], 1.0)
+    head, line, *_ = text.split("\n\n")
+    assert head == "### moeshapes verify"
+    assert line == closing_line([verified(), verified(FAIL)], 1.0)
+    assert text.endswith("```\n")
+    assert "```" not in markdown([verified()], 1.0)
