@@ -19,11 +19,12 @@ from torch import Tensor
 from moeshapes.activation import activate
 from moeshapes.arithmetic import Arithmetic
 from moeshapes.problem import Problem
-from moeshapes.quant import ScaleRule, Spec, activation_spec, e8m0_decode, e8m0_scale, fp8_dtype, quantise
+from moeshapes.quant import Quantised, ScaleRule, Spec, activation_spec, e8m0_decode, e8m0_scale, fp8_dtype, quantise
 from moeshapes.recipe import Format
 from moeshapes.workload import Call, Layer, expert_rows
 
 _EXACT = torch.float64
+_SLAB_ELEMENTS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -101,24 +102,23 @@ def _as_fed(problem: Problem, x: Tensor, arithmetic: Arithmetic | None) -> Tenso
 def _stage1(layer: Layer, batches: Sequence[_Batch]) -> None:
     problem = layer.problem
     live, inter_dim = problem.logical_inter_dim, problem.inter_dim
+    spans = [range(live), range(inter_dim, inter_dim + live)]
     for index, weight in enumerate(layer.w1):
-        users = [batch for batch in batches if index in batch.rows_of_set]
-        if users:
-            expanded = weight.dequantise(_EXACT)[:, : problem.logical_model_dim]
-            for batch in users:
-                _stage1_rows(layer, batch, batch.rows_of_set[index], expanded[:live], expanded[inter_dim : inter_dim + live])
+        users = [(batch, batch.rows_of_set[index]) for batch in batches if index in batch.rows_of_set]
+        inputs = [batch.x[rows // problem.topk] for batch, rows in users]
+        for (batch, rows), gate_up in zip(users, products(weight, spans, inputs), strict=True):
+            batch.hidden[rows] = _activated(layer, batch, rows, gate_up)
 
 
-def _stage1_rows(layer: Layer, batch: _Batch, rows: Tensor, w_gate: Tensor, w_up: Tensor) -> None:
+def _activated(layer: Layer, batch: _Batch, rows: Tensor, gate_up: Tensor) -> Tensor:
     problem, live = layer.problem, layer.problem.logical_inter_dim
-    x = batch.x[rows // problem.topk]
-    gate, up = x @ w_gate.T, x @ w_up.T
     if problem.doweight_stage1:
-        gate, up = gate * batch.weight[rows], up * batch.weight[rows]
+        gate_up *= batch.weight[rows]
+    gate, up = gate_up.split(live, dim=1)
     if layer.bias1 is not None:
         bias = layer.bias1[batch.expert[rows]].to(_EXACT)
         gate, up = gate + bias[:, :live], up + bias[:, problem.inter_dim : problem.inter_dim + live]
-    batch.hidden[rows] = activate(gate, up, problem.activation)
+    return activate(gate, up, problem.activation)
 
 
 def _intermediate(problem: Problem, hidden: Tensor, arithmetic: Arithmetic | None) -> Tensor:
@@ -139,19 +139,30 @@ def _requantise(rounded: Tensor, spec: Spec, padded: int) -> Tensor:
 
 def _stage2(layer: Layer, batches: Sequence[_Batch]) -> None:
     problem = layer.problem
+    spans = [range(problem.logical_model_dim)]
     for index, weight in enumerate(layer.w2):
-        users = [batch for batch in batches if index in batch.rows_of_set]
-        if users:
-            expanded = weight.dequantise(_EXACT)[: problem.logical_model_dim, : problem.logical_inter_dim]
-            for batch in users:
-                _stage2_rows(layer, batch, batch.rows_of_set[index], expanded)
+        users = [(batch, batch.rows_of_set[index]) for batch in batches if index in batch.rows_of_set]
+        inputs = [batch.hidden[rows] for batch, rows in users]
+        for (batch, rows), out in zip(users, products(weight, spans, inputs), strict=True):
+            if layer.bias2 is not None:
+                out += layer.bias2[batch.expert[rows]][:, : problem.logical_model_dim]
+            batch.slots[rows] = out if problem.doweight_stage1 else out * batch.weight[rows]
 
 
-def _stage2_rows(layer: Layer, batch: _Batch, rows: Tensor, w2: Tensor) -> None:
-    out = batch.hidden[rows] @ w2.T
-    if layer.bias2 is not None:
-        out += layer.bias2[batch.expert[rows]][:, : layer.problem.logical_model_dim]
-    batch.slots[rows] = out if layer.problem.doweight_stage1 else out * batch.weight[rows]
+def products(weight: Quantised, spans: Sequence[range], inputs: Sequence[Tensor]) -> list[Tensor]:
+    """x W^T for each x `[n, k]` over the rows of W `[R, K]` that `spans` name, side by side, fp64; k may leave out pads of K.
+
+    W is expanded a slab at a time, for all inputs: a slab that stays in cache costs half of what one matrix through memory does.
+    """
+    results = [x.new_empty(x.shape[0], sum(map(len, spans))) for x in inputs]
+    column, step = 0, max(_SLAB_ELEMENTS // weight.k // 128, 1) * 128
+    for span in spans if inputs else ():
+        for start in range(span.start, span.stop, step):
+            slab = weight.slab(start, min(start + step, span.stop)).dequantise(_EXACT)
+            for x, result in zip(inputs, results, strict=True):
+                result[:, column : column + slab.shape[0]] = x @ slab[:, : x.shape[1]].T
+            column += slab.shape[0]
+    return results
 
 
 def _combine(slots: Tensor, arithmetic: Arithmetic | None) -> Tensor:

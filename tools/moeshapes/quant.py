@@ -15,6 +15,7 @@ from torch import Tensor
 from moeshapes.recipe import Format, QType, Recipe
 
 MX_BLOCK = 32
+WIDE_BLOCK = 128
 FP4_MAX = 6.0
 INT4_MAX = 7.0
 _E8M0_NAN = 255
@@ -72,6 +73,20 @@ class Quantised:
         if self.spec.q_type is QType.PER_1X32 and self.spec.number is not Format.INT4:
             return e8m0_decode(self.scales).to(dtype)
         return self.scales.to(dtype)
+
+    @property
+    def k(self) -> int:
+        """Elements of the last axis."""
+        return self.codes.shape[-1] * (2 if self.spec.number in (Format.FP4, Format.INT4) else 1)
+
+    def slab(self, start: int, stop: int) -> Quantised:
+        """Rows of a matrix `[R, K]`; `start` a multiple of 128 where scales cover 128 rows."""
+        scales = self.scales
+        if scales is not None and scales.shape[0] == self.codes.shape[0] and scales.dim() > 1:
+            scales = scales[start:stop]
+        elif scales is not None and scales.dim() > 1:
+            scales = scales[start // WIDE_BLOCK : -(-stop // WIDE_BLOCK)]
+        return Quantised(self.spec, self.codes[start:stop], scales)
 
 
 def activation_spec(recipe: Recipe, fnuz: bool) -> Spec:
@@ -155,10 +170,10 @@ def _scaled(values: Tensor, multipliers: Tensor) -> Tensor:
     if multipliers.numel() == 1:
         return values.mul_(multipliers)
     if multipliers.shape[:-1] != values.shape[:-1]:
-        multipliers = multipliers.repeat_interleave(values.shape[-2] // multipliers.shape[-2], dim=-2)
+        multipliers = multipliers.repeat_interleave(WIDE_BLOCK, dim=-2)[: values.shape[-2]]
     if multipliers.shape[-1] == 1:
         return values.mul_(multipliers)
-    grouped = values.unflatten(-1, (multipliers.shape[-1], -1))
+    grouped: Tensor = values.unflatten(-1, (multipliers.shape[-1], -1))
     grouped.mul_(multipliers.unsqueeze(-1))
     return values
 

@@ -1,0 +1,118 @@
+"""Benchmarks: the reference against the loops that tests of fused MoE usually compare with. Figures come from here alone.
+
+Each contender runs in a process of its own, so that its peak memory is its own, over the same packed weights: every expert distinct.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from moeshapes import oracle
+from moeshapes.activation import activate
+from moeshapes.problem import Activation, Problem
+from moeshapes.quant import MX_BLOCK, e8m0_decode
+from moeshapes.workload import Call, Layer, draw_calls, draw_layer
+
+PROBLEM = Problem(
+    model_dim=5120,
+    inter_dim=640,
+    expert=385,
+    topk=7,
+    recipe_name="a8w4",
+    fnuz=False,
+    activation=Activation("silu", limit=10.0),
+    intermediate_pad=64,
+    interleave=True,
+    shared_experts=1,
+)
+TOKENS = 256
+SEED = 1
+_FP4 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0])
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Wall seconds of one run, weights expanded within it, and the process's peak memory in GiB, packed weights included."""
+
+    contender: str
+    seconds: float
+    peak_gib: float
+    output_norm: float
+
+
+def reference(layer: Layer, call: Call) -> Tensor:
+    """This project's, in fp64."""
+    return oracle.exact(layer, [call])[0].output
+
+
+def usual_loop(layer: Layer, call: Call) -> Tensor:
+    """The usual one: each expert expanded to fp32, its tokens masked, multiplied."""
+    return _loop(layer, call, lambda expert: (_expand(layer, expert, first=True), _expand(layer, expert, first=False)))
+
+
+def expanded_loop(layer: Layer, call: Call) -> Tensor:
+    """The same loop over weights that are all expanded beforehand, within the time that is measured."""
+    weights = [(_expand(layer, e, first=True), _expand(layer, e, first=False)) for e in range(layer.problem.expert)]
+    return _loop(layer, call, lambda expert: weights[expert])
+
+
+def _expand(layer: Layer, expert: int, first: bool) -> Tensor:
+    packed = (layer.w1 if first else layer.w2)[int(layer.set_of[expert])]
+    assert packed.scales is not None
+    nibbles = torch.stack((packed.codes & 0xF, packed.codes >> 4), dim=-1).flatten(-2)
+    return _FP4[nibbles.long()] * e8m0_decode(packed.scales).repeat_interleave(MX_BLOCK, dim=-1)
+
+
+def _loop(layer: Layer, call: Call, weights_of: Callable[[int], tuple[Tensor, Tensor]]) -> Tensor:
+    problem, topk = layer.problem, layer.problem.topk
+    x = call.activations.float().repeat_interleave(topk, dim=0)
+    flat, slots = call.topk_ids.flatten(), torch.zeros(x.shape)
+    for expert in range(problem.expert):
+        mask = flat == expert
+        if mask.any():
+            w1, w2 = weights_of(expert)
+            gate, up = (x[mask] @ w1.T).split(problem.inter_dim, dim=1)
+            slots[mask] = activate(gate, up, problem.activation) @ w2.T
+    weighted = slots.unflatten(0, (-1, topk)) * call.topk_weights.unsqueeze(-1)
+    return weighted.sum(dim=1)
+
+
+CONTENDERS: dict[str, Callable[[Layer, Call], Tensor]] = {
+    "reference (fp64)": reference,
+    "usual loop (fp32)": usual_loop,
+    "loop over expanded weights (fp32)": expanded_loop,
+}
+
+
+def measure(contender: str) -> Figure:
+    """Runs a contender in a process of its own. Raises RuntimeError where that process fails, as for lack of memory."""
+    command = [sys.executable, "-m", "moeshapes.bench", contender]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{contender}: status {done.returncode}\n{done.stderr[-2000:]}")
+    return Figure(**json.loads(done.stdout))
+
+
+def main() -> None:
+    contender = sys.argv[1]
+    with torch.inference_mode():
+        layer = draw_layer(PROBLEM, SEED, torch.device("cpu"), max_elements=sys.maxsize)
+        call = draw_calls(layer, TOKENS, SEED)[0]
+        started = time.perf_counter()
+        output = CONTENDERS[contender](layer, call)
+        seconds = time.perf_counter() - started
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20)
+    print(json.dumps({"contender": contender, "seconds": seconds, "peak_gib": peak, "output_norm": float(output.norm())}))
+
+
+if __name__ == "__main__":
+    main()
