@@ -18,7 +18,7 @@ SETUP = @$(PYTHON) tools/bootstrap.py --venv $(VENV)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verify test test-base generate check lint bench report clean
+.PHONY: help setup verify test test-base sensitivity generate check lint bench report clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,7 @@ setup: ## make or refresh .venv (every target does this by itself)
 
 verify: NEEDS = torch numpy
 verify: setup ## judge every tuned row and declared use; FRESH=1 ignores the cache, TUNED=FILE, BACKEND=emulate
+	@$(if $(TUNED),,$(RUN) -m moeshapes generate)
 	@$(RUN) -m moeshapes verify $(if $(FRESH),--fresh) $(if $(BACKEND),--backend $(BACKEND)) $(ARGS) $(TUNED)
 
 test: NEEDS = torch numpy ml_dtypes pytest hypothesis
@@ -38,6 +39,10 @@ test: setup ## run the tests, those that need a GPU or an installed AITER left o
 test-base: ## run the tests that need no torch, from a base install: make test-base PYTHON=python3.10
 	@$(PYTHON) tools/bootstrap.py --venv $(BASE_VENV) --base
 	@$(BASE_VENV)/bin/python -m pytest -m "not gpu and not aiter" -o cache_dir=$(BASE_VENV)/.pytest_cache $(ARGS)
+
+sensitivity: NEEDS = torch numpy tabulate
+sensitivity: setup ## print which lie of a backend is caught under which recipe, and by how much
+	@PYTHONPATH="$(CURDIR)/tools:$(CURDIR)/tests" $(if $(strip $(VENV)),$(VENV)/bin/python,$(PYTHON)) -m sensitivity.matrix
 
 generate: setup ## write generated/ from the YAML
 	@$(RUN) -m moeshapes generate $(ARGS)

@@ -1,6 +1,7 @@
-"""Benchmarks: the reference against the loops that tests of fused MoE usually compare with. Figures come from here alone.
+"""Benchmark of the reference against the loops that tests of fused MoE usually compare with.
 
-Each contender runs in a process of its own, so that its peak memory is its own, over the same packed weights: every expert distinct.
+Each contender runs in a process of its own, so that its peak memory is its own, over the same packed weights. Every expert is
+distinct: the verifier's own layers share a pool of weight sets, which would flatter the reference.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -20,6 +22,7 @@ from moeshapes import oracle
 from moeshapes.activation import activate
 from moeshapes.problem import Activation, Problem
 from moeshapes.quant import MX_BLOCK, e8m0_decode
+from moeshapes.verify.pool import worker_environment
 from moeshapes.workload import Call, Layer, draw_calls, draw_layer
 
 PROBLEM = Problem(
@@ -86,8 +89,9 @@ def _loop(layer: Layer, call: Call, weights_of: Callable[[int], tuple[Tensor, Te
     return weighted.sum(dim=1)
 
 
+REFERENCE = "reference (fp64)"
 CONTENDERS: dict[str, Callable[[Layer, Call], Tensor]] = {
-    "reference (fp64)": reference,
+    REFERENCE: reference,
     "usual loop (fp32)": usual_loop,
     "loop over expanded weights (fp32)": expanded_loop,
 }
@@ -96,10 +100,26 @@ CONTENDERS: dict[str, Callable[[Layer, Call], Tensor]] = {
 def measure(contender: str) -> Figure:
     """Runs a contender in a process of its own. Raises RuntimeError where that process fails, as for lack of memory."""
     command = [sys.executable, "-m", "moeshapes.bench", contender]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=worker_environment())
     if done.returncode:
         raise RuntimeError(f"{contender}: status {done.returncode}\n{done.stderr[-2000:]}")
     return Figure(**json.loads(done.stdout))
+
+
+def needed_gib(contender: str) -> float:
+    """About how much memory a contender takes, so that a small machine can leave one out."""
+    expanded = 4 * 3 * PROBLEM.expert * PROBLEM.model_dim * PROBLEM.inter_dim / (1 << 30)
+    return expanded + 7 if CONTENDERS[contender] is expanded_loop else 3.0
+
+
+def available_gib() -> float:
+    """The memory that is free for a new process, as Linux tells; plenty where it does not."""
+    try:
+        meminfo = Path("/proc/meminfo").read_text()
+    except OSError:
+        return float("inf")
+    free = next(line for line in meminfo.splitlines() if line.startswith("MemAvailable"))
+    return int(free.split()[1]) / (1 << 20)
 
 
 def main() -> None:

@@ -18,6 +18,8 @@ COMMANDS = {
     "lint": "static rules on the rows of any tuned table",
     "adopt": "bring measured rows into the tuned tables",
     "verify": "judge tuned rows and declared uses against a reference",
+    "report": "the last verification as markdown",
+    "bench": "measure the figures that the documentation quotes",
 }
 
 NOTHING_FOUND, FINDINGS, CANNOT_RUN, UNEXPECTED, INTERRUPTED = 0, 1, 2, 3, 130

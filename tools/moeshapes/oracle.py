@@ -24,7 +24,7 @@ from moeshapes.recipe import Format
 from moeshapes.workload import Call, Layer, expert_rows
 
 _EXACT = torch.float64
-_SLAB_ELEMENTS = 1 << 20
+_SLAB_ELEMENTS = 1 << 21
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -71,7 +72,7 @@ class Quantised:
     def _multipliers(self, dtype: torch.dtype) -> Tensor:
         assert self.scales is not None
         if self.spec.q_type is QType.PER_1X32 and self.spec.number is not Format.INT4:
-            return e8m0_decode(self.scales).to(dtype)
+            return e8m0_decode(self.scales, dtype)
         return self.scales.to(dtype)
 
     @property
@@ -152,12 +153,18 @@ def e8m0_scale(amax: Tensor, number: Format, fnuz: bool, rule: ScaleRule) -> Ten
     return torch.where(amax.isfinite(), byte, torch.full_like(byte, _E8M0_NAN))
 
 
-def e8m0_decode(byte: Tensor) -> Tensor:
-    """2^(byte - 127) in fp32; byte 0 is the subnormal 2^-127, 255 is NaN."""
-    bits = byte.to(torch.int32) << 23
-    bits = torch.where(byte == 0, torch.full_like(bits, 0x00400000), bits)
-    bits = torch.where(byte == _E8M0_NAN, torch.full_like(bits, 0x7FC00000), bits)
-    return bits.view(torch.float32)
+def e8m0_decode(byte: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """2^(byte - 127) in fp32 or fp64; byte 0 is the fp32 subnormal 2^-127, 255 is NaN."""
+    table = _e8m0_table(byte.device, dtype)
+    return table.index_select(0, byte.reshape(-1).int()).reshape(byte.shape)
+
+
+@cache
+def _e8m0_table(device: torch.device, dtype: torch.dtype) -> Tensor:
+    exponent = torch.arange(256, dtype=torch.float64) - _E8M0_BIAS
+    values = torch.exp2(exponent)
+    values[_E8M0_NAN] = torch.nan
+    return values.to(dtype).to(device)
 
 
 def _fp32_scale(amax: Tensor, spec: Spec) -> Tensor:
@@ -245,24 +252,19 @@ _NIBBLE_VALUES = {
     Format.FP4: (*_FP4_VALUES, *(-value for value in _FP4_VALUES)),
     Format.INT4: tuple(float(code if code < 8 else code - 16) for code in range(16)),
 }
-_pair_tables: dict[tuple[Format, bool, torch.device], Tensor] = {}
-
-
+@cache
 def _pair_table(number: Format, fnuz: bool, device: torch.device) -> Tensor:
     """For each pair of codes its two values in bf16, as one 32-bit word: half as many gathers as one value at a time.
 
     A pair is a byte of two nibbles, or two fp8 bytes as one 16-bit word. Every fp4, int4 and fp8 value is exact in bf16.
     """
-    key = (number, fnuz, device)
-    if key not in _pair_tables:
-        bits = 8 if number is Format.FP8 else 4
-        code = torch.arange(1 << bits, dtype=torch.uint8, device=device)
-        values = code.view(fp8_dtype(fnuz)) if number is Format.FP8 else _nibble_values(number, device)
-        pair = torch.arange(1 << 2 * bits, device=device)
-        halves = values.bfloat16().view(torch.int16)
-        pairs = torch.stack((halves[pair & ((1 << bits) - 1)], halves[pair >> bits]), dim=-1).contiguous()
-        _pair_tables[key] = pairs.view(torch.int32).flatten()
-    return _pair_tables[key]
+    bits = 8 if number is Format.FP8 else 4
+    code = torch.arange(1 << bits, dtype=torch.uint8, device=device)
+    values = code.view(fp8_dtype(fnuz)) if number is Format.FP8 else _nibble_values(number, device)
+    pair = torch.arange(1 << 2 * bits, device=device)
+    halves = values.bfloat16().view(torch.int16)
+    pairs = torch.stack((halves[pair & ((1 << bits) - 1)], halves[pair >> bits]), dim=-1).contiguous()
+    return pairs.view(torch.int32).flatten()
 
 
 def _nibble_values(number: Format, device: torch.device) -> Tensor:

@@ -18,7 +18,7 @@ from moeshapes.findings import Finding, has_errors, printable, render
 from moeshapes.record import RecordStore
 from moeshapes.verify.run import ERROR, FAIL, Verified, cpu_pool, run
 from moeshapes.verify.subjects import plan_of
-from moeshapes.verify.summary import closing_line, details, markdown, table
+from moeshapes.verify.summary import REPORT, closing_line, details, markdown, table
 
 
 @click.command("verify", short_help="Judge tuned rows and declared uses against references.")
@@ -43,7 +43,7 @@ def command(tables: tuple[Path, ...], backend: str, fresh: bool, summary: Path |
         results = run(planned, store, cpu_pool(), fresh, lambda verified: report(_line(verified)))
     seconds = time.monotonic() - started
     written = markdown(results, seconds).encode()
-    for path in filter(None, (root / "build" / "verify.md", summary)):
+    for path in filter(None, (root / REPORT, summary)):
         write_atomically(path, written)
     if style == "json":
         click.echo(_as_json(findings, results))

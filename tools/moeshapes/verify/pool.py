@@ -225,7 +225,7 @@ def _start(command: Sequence[str], log: IO[bytes]) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=log,
         encoding="utf-8",
-        env=_environment(),
+        env=worker_environment(),
         # Its own session: Ctrl-C reaches the parent alone, which keeps what has finished and then ends its workers.
         start_new_session=True,
     )
@@ -244,7 +244,7 @@ def _answer_about(job: Job, line: str) -> dict[str, Any]:
     raise ValueError(line.strip()[:80])
 
 
-def _environment() -> dict[str, str]:
+def worker_environment() -> dict[str, str]:
     """The parent's, with the folder of this package first, so that a worker runs the code that planned its job."""
     package_parent = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     inherited = os.environ.get("PYTHONPATH")

@@ -12,6 +12,7 @@ from tabulate import tabulate
 from moeshapes.findings import printable
 from moeshapes.verify.run import EMULATED, ERROR, FAIL, SKIPPED, Verified
 
+REPORT = "build/verify.md"
 HEADERS = ("shape", "tokens", "recipe", "row", "use", "verdict", "error / limit", "NaN", "deterministic", "probed")
 
 
