@@ -48,10 +48,14 @@ POLICY_CONFLICT = Rule(
 
 @dataclass(frozen=True)
 class DeclaredRow:
-    """A row that a shape declares for a CSV, the GPUs that it is for, and one use of it. `place` is its token's."""
+    """A row that a shape declares for a CSV, the GPUs that it is for, and one use of it. `place` is its token's.
+
+    `written` is the row as the untuned CSV has it: its `q_type` may be one that AITER replaces before it looks the row up.
+    """
 
     csv: str
     row: UntunedRow
+    written: UntunedRow
     gpus: tuple[Gpu, ...]
     use: Use
     deny: tuple[Deny, ...]
@@ -92,7 +96,7 @@ class Declarations:
         """Each untuned CSV's rows in canonical order, each once."""
         rows: dict[str, dict[UntunedRow, None]] = defaultdict(dict)
         for declared in self.rows:
-            rows[declared.csv][declared.row] = None
+            rows[declared.csv][declared.written] = None
         return {csv: tuple(unique) for csv, unique in rows.items()}
 
 
@@ -128,12 +132,19 @@ def _expand_entry(
     if findings or shape.faulty - {"moe"} or entry.faulty - {"tokens", "left_out", "unreachable"}:
         return [], findings
     rows = [
-        DeclaredRow(shape.csv, _row(shape, block, dims, token, gfx), gpus, use, shape.deny, place)
+        _declared(shape, entry, _row(shape, block, dims, token, gfx), gpus, use, place)
         for gfx, gpus in _by_flavour(shape)
         for use in _uses(shape, entry, block, dims)
         for token, place in entry.tokens.items()
     ]
     return rows, []
+
+
+def _declared(
+    shape: Shape, entry: Entry, row: UntunedRow, gpus: tuple[Gpu, ...], use: Use, place: Place
+) -> DeclaredRow:
+    written = replace(row, q_type=entry.q_type) if entry.q_type else row
+    return DeclaredRow(shape.csv, row, written, gpus, use, shape.deny, place)
 
 
 def _block(shape: Shape, entry: Entry, models: Mapping[str, Model | None]) -> tuple[Block | None, list[Finding]]:

@@ -11,7 +11,7 @@ from moeshapes.document import Document
 from moeshapes.findings import Finding, Place
 from moeshapes.kernel_name import POLICY_FIELDS, PolicyField
 from moeshapes.policy import Deny
-from moeshapes.recipe import RECIPES, Recipe
+from moeshapes.recipe import RECIPES, QType, Recipe
 from moeshapes.rule import Rule, Severity
 from moeshapes.schema_check import check_schema, closest, nearest
 from moeshapes.tokens import parse_tokens
@@ -47,8 +47,16 @@ POLICY_FIELD = Rule(
     fix="Use a field of the kernel grammar with one of its values.",
 )  # fmt: skip
 
+Q_TYPE_SPELLING = Rule(
+    "MOE035", "q-type-spelling", Severity.ERROR,
+    what="An override spells q_type as another one than the recipe's.",
+    why="The tuner would measure another quantisation than the one that is declared.",
+    fix="Remove the spelling, or correct the recipe.",
+)  # fmt: skip
+
 _REQUIRED = ("model", "tp", "csv", "gpus", "recipe", "moe")
-_KEYS = (*_REQUIRED, "ep", "gate_mode", "env", "pad", "pads", "doweight_stage1", "kernels")
+_OVERRIDDEN = ("model_dim", "inter_dim", "expert", "topk")
+_KEYS = (*_REQUIRED, "ep", "gate_mode", "env", "pad", "pads", "doweight_stage1", "kernels", "not_upstream")
 
 
 @dataclass(frozen=True, order=True)
@@ -71,6 +79,7 @@ class LeftOut:
 class Entry:
     """A block of the model as it is served: item `index` of `moe`. `tokens` maps each bucket to tune to its place.
 
+    `q_type` is how its untuned rows spell that column where they do not as the recipe does, else empty.
     `faulty` has the keys whose values are not wholly sound; their fields hold what is.
     """
 
@@ -81,6 +90,7 @@ class Entry:
     left_out: Mapping[int, LeftOut]
     unreachable: frozenset[int]
     override: Mapping[str, int]
+    q_type: str
     faulty: frozenset[str]
 
 
@@ -88,6 +98,7 @@ class Entry:
 class Shape:
     """A shape file. `deployment` is its path below shapes/ without .yaml; `pad` maps dims to their multiples.
 
+    `not_upstream` says why AITER lists none of its rows, or only some; empty where it lists all.
     `faulty` has the keys whose values are missing or not wholly sound; their fields hold what is, or a stand-in.
     """
 
@@ -96,6 +107,7 @@ class Shape:
     tp: int
     ep: int
     csv: str
+    not_upstream: str
     gpus: tuple[Gpu, ...]
     recipe: Recipe
     gate_mode: str
@@ -128,6 +140,7 @@ def read_shape(deployment: str, document: Document) -> tuple[Shape, list[Finding
         tp=value.get("tp", 1),
         ep=value.get("ep", 1),
         csv=value.get("csv", ""),
+        not_upstream=value.get("not_upstream", ""),
         gpus=tuple(Gpu(**gpu) for gpu in value.get("gpus", ()) if gpu),
         recipe=RECIPES[value.get("recipe", "bf16")],
         gate_mode=value.get("gate_mode", "separated"),
@@ -179,9 +192,19 @@ class _Reader:
             tokens=tokens,
             left_out=left_out,
             unreachable=frozenset(unreachable),
-            override={key: number for key, number in value.get("override", {}).items() if key != "note"},
+            override={key: value["override"][key] for key in _OVERRIDDEN if key in value.get("override", {})},
+            q_type=self._q_type(value.get("override", {}).get("q_type"), index),
             faulty=frozenset(_differing(self._written(index), value)),
         )
+
+    def _q_type(self, spelling: str | None, index: int) -> str:
+        document: Any = self.document.value
+        recipe = str(document.get("recipe"))
+        if spelling and recipe in RECIPES and RECIPES[recipe].q_type is not QType.PER_1X128:
+            place = self.document.place("moe", index, "override", "q_type")
+            message = f"`{spelling}` is a spelling of per_1x128; {recipe} has {RECIPES[recipe].q_type.value}"
+            self._report(Q_TYPE_SPELLING, place, message)
+        return f"QuantType.{spelling}" if spelling else ""
 
     def _written(self, index: int) -> Mapping[str, Any]:
         document: Any = self.document.value
