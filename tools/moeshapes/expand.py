@@ -50,16 +50,21 @@ POLICY_CONFLICT = Rule(
 class DeclaredRow:
     """A row that a shape declares for a CSV, the GPUs that it is for, and one use of it. `place` is its token's.
 
-    `written` is the row as the untuned CSV has it: its `q_type` may be one that AITER replaces before it looks the row up.
+    `q_type` is how the untuned CSV spells that column where the lookup has the row's own, else empty.
     """
 
     csv: str
     row: UntunedRow
-    written: UntunedRow
     gpus: tuple[Gpu, ...]
     use: Use
     deny: tuple[Deny, ...]
     place: Place
+    q_type: str = ""
+
+    @property
+    def written(self) -> UntunedRow:
+        """The row as the untuned CSV has it."""
+        return replace(self.row, q_type=self.q_type) if self.q_type else self.row
 
     @property
     def keys(self) -> Iterator[Key]:
@@ -132,19 +137,12 @@ def _expand_entry(
     if findings or shape.faulty - {"moe"} or entry.faulty - {"tokens", "left_out", "unreachable"}:
         return [], findings
     rows = [
-        _declared(shape, entry, _row(shape, block, dims, token, gfx), gpus, use, place)
+        DeclaredRow(shape.csv, _row(shape, block, dims, token, gfx), gpus, use, shape.deny, place, entry.q_type)
         for gfx, gpus in _by_flavour(shape)
         for use in _uses(shape, entry, block, dims)
         for token, place in entry.tokens.items()
     ]
     return rows, []
-
-
-def _declared(
-    shape: Shape, entry: Entry, row: UntunedRow, gpus: tuple[Gpu, ...], use: Use, place: Place
-) -> DeclaredRow:
-    written = replace(row, q_type=entry.q_type) if entry.q_type else row
-    return DeclaredRow(shape.csv, row, written, gpus, use, shape.deny, place)
 
 
 def _block(shape: Shape, entry: Entry, models: Mapping[str, Model | None]) -> tuple[Block | None, list[Finding]]:
