@@ -27,3 +27,10 @@ def name_from(root: Path | None, path: Path) -> str:
     """A file's path below `root` where it is inside it, else the path as given."""
     absolute = path.absolute()
     return absolute.relative_to(root).as_posix() if root and absolute.is_relative_to(root) else str(path)
+
+
+def find_configs(directory: Path) -> Path | None:
+    """AITER's aiter/configs: below a checkout, or the directory itself where tables stand in it; None elsewhere."""
+    if is_aiter_root(directory):
+        return directory / "aiter" / "configs"
+    return directory if any(directory.glob("*tuned_*.csv")) or (directory / "model_configs").is_dir() else None

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from moeshapes.findings import FORMATS
-from moeshapes.root import find_shapes_root, find_tables_root
+from moeshapes.root import find_configs, find_shapes_root, find_tables_root
 
 
 def _shapes_root(context: click.Context, parameter: click.Parameter, given: Path | None) -> Path:
@@ -31,6 +31,13 @@ def _optional_tables_root(context: click.Context, parameter: click.Parameter, gi
     return root.absolute() if root else None
 
 
+def _aiter_configs(context: click.Context, parameter: click.Parameter, given: Path) -> Path:
+    configs = find_configs(given.absolute())
+    if configs is None:
+        raise click.BadParameter(f"{given} is no AITER checkout: it has no aiter/configs, and no tables of its own")
+    return configs
+
+
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 _TABLES_ROOT_HELP = "The top of a repository of shapes, or of an AITER checkout; else found upwards."
 
@@ -40,6 +47,14 @@ root_option = click.option(
 tables_root_option = click.option("--root", type=_DIRECTORY, callback=_tables_root, help=_TABLES_ROOT_HELP)
 optional_tables_root_option = click.option(
     "--root", type=_DIRECTORY, callback=_optional_tables_root, help=_TABLES_ROOT_HELP
+)
+aiter_option = click.option(
+    "--aiter",
+    "configs",
+    type=_DIRECTORY,
+    callback=_aiter_configs,
+    required=True,
+    help="An AITER checkout, or its aiter/configs.",
 )
 format_option = click.option(
     "--format", "style", type=click.Choice(FORMATS), default="text", show_default=True, help="How findings are printed."
