@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from moeshapes import oracle
 from moeshapes.arithmetic import Arithmetic
 from moeshapes.oracle import Pass, Reference, exact, modelled, references
 from moeshapes.problem import Activation, Problem
@@ -190,6 +191,17 @@ def test_one_block_of_128_is_wide_enough(recipe: str) -> None:
     check(layer, calls, exact(layer, calls), None)
     layer, calls = drawn(replace(PROBLEM, recipe_name=recipe, model_dim=128, inter_dim=256))
     check(layer, calls, exact(layer, calls), None)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_weights_expanded_slab_by_slab_are_the_whole(recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = padded(replace(PROBLEM, recipe_name=recipe, model_dim=384, inter_dim=256))
+    layer, calls = drawn(problem)
+    whole = exact(layer, calls)
+    monkeypatch.setattr(oracle, "_SLAB_ELEMENTS", 1)  # slabs of 128 rows, the last one of each span shorter
+    check(layer, calls, exact(layer, calls), None)
+    for found, expected in zip(exact(layer, calls), whole, strict=True):
+        same(found.output, expected.output.numpy())
 
 
 @pytest.mark.parametrize("topk", [1, 5])

@@ -219,6 +219,17 @@ def test_weight_blocks(rows: int, k: int, fnuz: bool) -> None:
         np.testing.assert_array_equal(values[area], naive.values_of(block.codes, number) * block.scale)
 
 
+@pytest.mark.parametrize(
+    "spec", sorted({weight_spec(recipe, False) for recipe in RECIPES.values()}, key=str), ids=name_of
+)
+def test_a_slab_is_some_rows_of_the_whole(spec: Spec) -> None:
+    w = torch.randn((384, 256), generator=torch.Generator().manual_seed(13))
+    whole = quantise_weight_blocks(w, spec) if spec.q_type is BLOCK else quantise(w, spec)
+    assert whole.k == 256
+    for start, stop in ((0, 384), (0, 100), (128, 256), (128, 300), (256, 257)):
+        assert torch.equal(whole.slab(start, stop).dequantise(), whole.dequantise()[start:stop])
+
+
 @pytest.mark.parametrize(("rows", "k"), [(192, 128), (128, 320)])
 def test_a_partial_weight_block_is_refused(rows: int, k: int) -> None:
     with pytest.raises(ValueError, match=f"{rows} x {k}"):
