@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from moeshapes.expand import DeclaredRow, Declarations
-from moeshapes.findings import Finding
+from moeshapes.expand import Declarations, DeclaredRow
+from moeshapes.findings import Finding, Place
 from moeshapes.repository import GENERAL_UNTUNED
 from moeshapes.root import name_from
 from moeshapes.row import UNTUNED_COLUMNS
 from moeshapes.rule import Rule, Severity
-from moeshapes.table import Line, Table, read_table
+from moeshapes.table import Table, read_table
 
 NOT_DECLARED = Rule(
     "MOE411", "upstream-row-missing", Severity.ERROR,
@@ -93,11 +93,7 @@ def untuned_files(configs: Path) -> list[Path]:
 
 
 def _other_families(configs: Path) -> Iterator[str]:
-    return (
-        path.name
-        for path in sorted(configs.glob("untuned_*fmoe*.csv"))
-        if "hmoe" in path.name or "grouped" in path.name
-    )
+    return (path.name for path in sorted(configs.glob("untuned_*moe*.csv")) if path.name != GENERAL_UNTUNED)
 
 
 def _compare_file(
@@ -106,20 +102,20 @@ def _compare_file(
     rows = _rows(table) if table else {}
     findings = list(_malformed(table)) if table else []
     missing = [cells for cells in rows if cells not in declared]
-    for cells in missing if table else ():
-        place = table.place(rows[cells][0])
-        findings.append(Finding(NOT_DECLARED, place, f"no shape declares `{','.join(cells)}` for {csv}"))
+    findings += [
+        Finding(NOT_DECLARED, rows[cells][0], f"no shape declares `{','.join(cells)}` for {csv}") for cells in missing
+    ]
     surplus = tuple(_surplus([row for cells, row in declared.items() if cells not in rows], reasons, csv, findings))
-    upstream = sum(len(lines) for lines in rows.values())
+    upstream = sum(len(places) for places in rows.values())
     return FileParity(csv, upstream, len(declared), len(missing), surplus), findings
 
 
-def _rows(table: Table) -> dict[_Cells, list[Line]]:
-    """The readable rows as written, each with its lines."""
-    rows: dict[_Cells, list[Line]] = defaultdict(list)
+def _rows(table: Table) -> dict[_Cells, list[Place]]:
+    """The readable rows as written, each with its places."""
+    rows: dict[_Cells, list[Place]] = defaultdict(list)
     for line in table.lines:
         if line.sound:
-            rows[tuple(table.cell(line, column) for column in UNTUNED_COLUMNS)].append(line)
+            rows[tuple(table.cell(line, column) for column in UNTUNED_COLUMNS)].append(table.place(line))
     return rows
 
 
