@@ -1,0 +1,72 @@
+"""Log lines of AITER's fused_moe: which key a call looked up, and whether it found a row (contract 3.7)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from moeshapes.cell import read_cell
+from moeshapes.row import GFX_OF_CU_NUM, UNTUNED_COLUMNS, Key, UntunedRow
+
+MARK = "[fused_moe] using "
+"""What every such line holds; others can be passed over without parsing."""
+
+_LINE = re.compile(r"\[fused_moe\] using [12]stage(?: xbf16)? (.*?) ?for \(([^()]{1,2000})\)")
+_ENUM = re.compile(r"<(\w+\.\w+): -?\d+>")
+_OLD_COLUMNS = ("cu_num", *UNTUNED_COLUMNS)
+_NEW_COLUMNS = ("gfx", *_OLD_COLUMNS)
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """One lookup as logged: its key, and whether the default path was taken because no row has it."""
+
+    key: Key
+    missed: bool
+
+
+def parse_log_line(text: str) -> Lookup | str | None:
+    """The lookup of a log line; what is wrong with its key, as text; None for a line that is about no lookup.
+
+    Lines of older versions lack gfx: it follows from cu_num, as AITER fills it in.
+    """
+    match = _LINE.search(text)
+    if not match:
+        return "the line is cut off, or of a form that is not known" if MARK in text else None
+    key = parse_key(match[2])
+    return key if isinstance(key, str) else Lookup(key, match[1] == "default")
+
+
+def parse_key(text: str) -> Key | str:
+    """The key in the tuple of a log line, without its brackets; what is wrong with it, as text."""
+    fields = [field.strip().strip("'\"") for field in text.split(",")]
+    columns = {len(_OLD_COLUMNS): _OLD_COLUMNS, len(_NEW_COLUMNS): _NEW_COLUMNS}.get(len(fields))
+    if columns is None:
+        return f"the key has {len(fields)} fields, not {len(_OLD_COLUMNS)} (older versions) or {len(_NEW_COLUMNS)}"
+    cells: dict[str, str] = {}
+    for column, field in zip(columns, fields, strict=True):
+        cell = _cell(column, field)
+        if cell is None:
+            return f"`{column}` is `{field[:80]}`, which cannot be read"
+        cells[column] = cell
+    gfx = cells.get("gfx") or GFX_OF_CU_NUM.get(int(cells["cu_num"]))
+    if not gfx:
+        return f"the key has no gfx, and no known architecture has {cells['cu_num']} compute units"
+    return Key(gfx, int(cells["cu_num"]), _row([cells[column] for column in UNTUNED_COLUMNS]))
+
+
+def _cell(column: str, field: str) -> str | None:
+    """A field in AITER's spelling of tables: logs have Python's own of enums and truth values, people shorten dtypes."""
+    enum = _ENUM.fullmatch(field)
+    text = enum[1] if enum else field
+    return read_cell(column, text).canonical or read_cell(column, f"dtypes.{text}").canonical
+
+
+def _row(cells: list[str]) -> UntunedRow:
+    token, model_dim, inter_dim, expert, topk = map(int, cells[:5])
+    act_type, dtype, q_dtype_a, q_dtype_w, q_type = cells[5:10]
+    return UntunedRow(
+        *(token, model_dim, inter_dim, expert, topk),
+        *(act_type, dtype, q_dtype_a, q_dtype_w, q_type),
+        *(int(cells[10]), int(cells[11])),
+    )
