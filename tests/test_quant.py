@@ -58,12 +58,12 @@ def codes_of(quantised: Quantised) -> naive.Array:
 
 @st.composite
 def matrices(draw: st.DrawFn) -> Tensor:
-    """fp32 `[3, 256]`: rows of any magnitude, some elements special, some blocks all zero, a few outliers."""
+    """fp32 `[3, 256]`: rows of any magnitude that bf16 holds, some elements special, some blocks all zero."""
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**32)))
     x = torch.randn((3, 256), generator=generator)
     exponents = torch.tensor([[draw(st.integers(-149, 120))] for _ in range(3)], dtype=torch.float64)
     x *= torch.exp2(exponents).float()
-    for value in draw(st.lists(st.sampled_from(SPECIAL) | st.floats(width=32, allow_nan=False, allow_infinity=False))):
+    for value in draw(st.lists(st.sampled_from(SPECIAL) | st.floats(-(2.0**127), 2.0**127, width=32))):
         x[draw(st.integers(0, 2)), draw(st.integers(0, 255))] = value
     if draw(st.booleans()):
         x[draw(st.integers(0, 2)), 32 * draw(st.integers(0, 7)) :] = 0
