@@ -63,6 +63,12 @@ def hang_with_a_child(job: str) -> None:
     time.sleep(600)
 
 
+def leave_a_child(job: str) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    print(f"child {child.pid}", file=sys.stderr, flush=True)
+    os._exit(3)
+
+
 def work_in_steps(job: str) -> None:
     for _ in range(600):
         say(step=job)
@@ -94,6 +100,7 @@ BEHAVIOURS: dict[str, Callable[[str], None]] = {
     "exit": exit_at_once,
     "hang": hang,
     "parent": hang_with_a_child,
+    "orphan": leave_a_child,
     "work": work_in_steps,
     "silent": stop_answering,
     "segv": kill_itself(signal.SIGSEGV),

@@ -109,8 +109,9 @@ def test_a_job_beyond_its_limit_is_stopped(behaviour: str, notes: Path) -> None:
     assert gone(pid for pid, _ in notes_of(notes))
 
 
-def test_what_a_stopped_worker_started_ends_with_it() -> None:
-    error = outcomes(named("parent"), pool(limit_s=2.0))["parent-0"].error
+@pytest.mark.parametrize("behaviour", ["parent", "orphan"])
+def test_what_a_worker_started_ends_with_it(behaviour: str) -> None:
+    error = outcomes(named(behaviour), pool(limit_s=2.0))[f"{behaviour}-0"].error
     _, child = error.splitlines()
     assert gone([int(child.removeprefix("child "))])
 
@@ -141,8 +142,8 @@ def test_a_closed_run_leaves_nothing_running_and_begins_nothing_more(notes: Path
     running = pool(workers=2).run(named("pass", "hang", "hang", *["pass"] * 20))
     assert next(running).result
     assert wait_for(lambda: sum(name.startswith("hang") for _, name in notes_of(notes)) == 2, 30)
-    running.close()
     begun = notes_of(notes)
+    running.close()
     assert gone(pid for pid, _ in begun)
     time.sleep(0.3)
     assert notes_of(notes) == begun

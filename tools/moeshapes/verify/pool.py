@@ -253,8 +253,7 @@ def worker_environment() -> dict[str, str]:
 
 
 def _kill(process: subprocess.Popen[str]) -> None:
-    """Ends a worker and what it has started."""
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+    """Ends a worker and what it has started, which may have outlived it and hold its end of a pipe."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
     process.wait()
