@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from moeshapes.dispatch import (
@@ -55,20 +55,26 @@ def unasked_buckets(shape: Shape, entry: Entry, block: Block) -> Iterator[Findin
             yield Finding(NOT_ASKED_FOR, entry.tokens[missed[0]], message, _remedy(caller, missed))
 
 
-def _remedy(caller: Caller, missed: Iterable[int]) -> str:
-    """A change that is tried here before it is proposed."""
-    buckets = list(missed)
+def setting_that_reaches(caller: Caller, buckets: Iterable[int]) -> tuple[str, Mapping[str, str]] | None:
+    """The gate mode, and what to add to the environment, so that calls of all these buckets ask for the recipe.
+
+    The nearest to what the caller has, tried here before it is proposed; None where nothing does it.
+    """
+    wanted = list(buckets)
     for gate_mode in dict.fromkeys((caller.gate_mode, "interleave", "separated")):
-        changed = replace(caller, gate_mode=gate_mode)
-        layout = f"`gate_mode: {gate_mode}`" if gate_mode != caller.gate_mode else ""
-        if layout and _reaches_all(changed, buckets):
-            return f"Set {layout} if serving lays out the weights so, or leave these buckets out."
-        for name, value in _SETTINGS:
-            if _reaches_all(replace(changed, env={**caller.env, name: value}), buckets):
-                also = f"{layout} and " if layout else ""
-                return f"Set {also}`env: {{{name}: {value}}}` if serving sets it, or leave these buckets out."
-    return "Choose the recipe that these calls ask for, or leave these buckets out."
+        for addition in ({}, *({name: value} for name, value in _SETTINGS)):
+            changed = replace(caller, gate_mode=gate_mode, env={**caller.env, **addition})
+            if all(changed.reaches(bucket) for bucket in wanted):
+                return gate_mode, addition
+    return None
 
 
-def _reaches_all(caller: Caller, buckets: Iterable[int]) -> bool:
-    return all(caller.reaches(bucket) for bucket in buckets)
+def _remedy(caller: Caller, missed: Iterable[int]) -> str:
+    setting = setting_that_reaches(caller, missed)
+    if setting is None:
+        return "Choose the recipe that these calls ask for, or leave these buckets out."
+    gate_mode, addition = setting
+    changes = [f"`gate_mode: {gate_mode}`"] if gate_mode != caller.gate_mode else []
+    changes += [f"`env: {{{name}: {value}}}`" for name, value in addition.items()]
+    serving = "sets it" if addition else "lays out the weights so"
+    return f"Set {' and '.join(changes)} if serving {serving}, or leave these buckets out."
