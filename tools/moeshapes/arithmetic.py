@@ -30,8 +30,8 @@ class Arithmetic:
     fused_scale: the fused epilogue's e8m0 rule rather than the quantiser's.
     combine: `reduce` (bf16 a slot, summed in fp32) or `atomic` (bf16 adds into the output).
     slot_fp8_block: columns that share an e8m0 scale where slots are stored as fp8 before the sum, 0 where they are not.
-    modelled: False where a kernel's rounding is not known well enough to compare with it (one-stage assembly, opus, cktile, fp4
-    slots).
+    modelled: False where a kernel's rounding is not known well enough to compare with it (one-stage assembly, opus,
+    cktile, fp4 slots).
     departures: faults of the kernel, not roundings: emulated, and in no reference.
     """
 

@@ -1,11 +1,11 @@
 """References for the two-stage fused MoE, in fp64 on any device.
 
-`exact` is O of the design: quantised weights at their exact values, activations unquantised, nothing rounded in between.
-`modelled` is R_v: the same layer with the roundings that a row's kernel names state. Both work on logical widths only, so that
-padding cannot hide in them, and decode each distinct weight set once for all calls together.
+`exact` is O of the design: quantised weights at their exact values, activations unquantised, nothing rounded between.
+`modelled` is R_v: the same layer with the roundings that a row's kernel names state. Both work on logical widths only,
+so that padding cannot hide in them, and decode each distinct weight set once for all calls together.
 
-Semantics (contract 6.1): x W1^T, routing weight if in stage 1, bias 1, activation; then h W2^T, bias 2, routing weight if not
-in stage 1, sum over slots.
+Semantics (contract 6.1): x W1^T, routing weight if in stage 1, bias 1, activation; then h W2^T, bias 2, routing weight
+if not in stage 1, sum over slots.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def modelled(layer: Layer, calls: Sequence[Call], arithmetic: Arithmetic) -> lis
 
 
 def references(layer: Layer, passes: Sequence[Pass]) -> list[list[Reference]]:
-    """A reference for each call of each pass. All passes share the expansion of each weight set, which is most of the work."""
+    """A reference for each call of each pass. All passes share the expansion of each weight set: most of the work."""
     batches = [_Batch(layer, work) for work in passes]
     _stage1(layer, batches)
     for batch in batches:
@@ -93,7 +93,7 @@ class _Batch:
 
 
 def _as_fed(problem: Problem, x: Tensor, arithmetic: Arithmetic | None) -> Tensor:
-    """Activations as stage 1 sees them, fp64, logical width. Quantised with their padding, as a kernel is given them."""
+    """Activations as stage 1 sees them, fp64, logical width. Quantised with their padding, as kernels get them."""
     if arithmetic is not None:
         x = quantise(x, activation_spec(problem.recipe, problem.fnuz)).dequantise(_EXACT)
     return x[:, : problem.logical_model_dim].to(_EXACT)
@@ -150,9 +150,11 @@ def _stage2(layer: Layer, batches: Sequence[_Batch]) -> None:
 
 
 def products(weight: Quantised, spans: Sequence[range], inputs: Sequence[Tensor]) -> list[Tensor]:
-    """x W^T for each x `[n, k]` over the rows of W `[R, K]` that `spans` name, side by side, fp64; k may leave out pads of K.
+    """x W^T for each x `[n, k]` over the rows of W `[R, K]` that `spans` name, side by side, fp64; k may leave pads
+    out.
 
-    W is expanded a slab at a time, for all inputs: a slab that stays in cache costs half of what one matrix through memory does.
+    W is expanded a slab at a time, for all inputs: a slab that stays in cache costs half of what one matrix through
+    memory does.
     """
     results = [x.new_empty(x.shape[0], sum(map(len, spans))) for x in inputs]
     column, step = 0, max(_SLAB_ELEMENTS // weight.k // 128, 1) * 128
@@ -184,4 +186,6 @@ def _through_fp8(slots: Tensor, block: int) -> Tensor:
     """Each slot stored as fp8 with one e8m0 scale a few columns, then read back."""
     blocks = slots.float().unflatten(-1, (-1, block))
     scale = e8m0_decode(e8m0_scale(blocks.abs().amax(dim=-1), Format.FP8, False, ScaleRule.ROUND_UP)).unsqueeze(-1)
-    return ((blocks / scale).clamp(-448, 448).to(fp8_dtype(False)).float() * scale).flatten(-2).to(_EXACT)
+    stored = (blocks / scale).clamp(-448, 448).to(fp8_dtype(False))
+    read: Tensor = stored.to(_EXACT) * scale
+    return read.flatten(-2)

@@ -23,8 +23,8 @@ class Activation:
 
 @dataclass(frozen=True)
 class Problem:
-    """One layer on one rank. `model_dim` and `inter_dim` include their pads; `expert` and `topk` include shared experts,
-    which come last and are always on. Dims in elements.
+    """One layer on one rank. `model_dim` and `inter_dim` include their pads; `expert` and `topk` include shared
+    experts, which come last and are always on. Dims in elements.
     """
 
     model_dim: int
@@ -77,9 +77,7 @@ def problem_of(key: Key, use: Use) -> Problem:
         topk=shape.topk,
         recipe_name=use.recipe,
         fnuz=fp8_is_fnuz(key.gfx),
-        activation=Activation(
-            use.activation, use.swiglu_limit, use.swiglu_alpha, use.situ_beta, use.situ_linear_beta
-        ),
+        activation=Activation(use.activation, use.swiglu_limit, use.swiglu_alpha, use.situ_beta, use.situ_linear_beta),
         hidden_pad=use.hidden_pad,
         intermediate_pad=use.intermediate_pad,
         pads_as_arguments=use.pads == "arguments",

@@ -1,7 +1,7 @@
 """Quantisers of every recipe, as AITER rounds (contract 6.3), in plain torch on any device.
 
-A quantiser takes the last axis as K. Scales are powers of two in e8m0 bytes for 1x32 blocks, fp32 for everything wider, and
-bf16 for int4 groups. Nothing here knows of experts or layouts.
+A quantiser takes the last axis as K. Scales are powers of two in e8m0 bytes for 1x32 blocks, fp32 for everything wider,
+and bf16 for int4 groups. Nothing here knows of experts or layouts.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ _E8M0_BIAS = 127
 class ScaleRule(str, Enum):
     """How an e8m0 scale follows from a block's largest magnitude.
 
-    ROUND_UP is the quantisers' rule, 2^ceil(log2(amax / max)). FUSED is that of FlyDSL's fused stage-1 epilogue, the exponent
-    of amax rounded at half its binade, less the format's own; for fp8 it is one exponent larger for a quarter of all blocks.
+    ROUND_UP is the quantisers' rule, 2^ceil(log2(amax / max)). FUSED is that of FlyDSL's fused stage-1 epilogue, the
+    exponent of amax rounded at half its binade, less the format's own; for fp8 it is one exponent larger for a quarter
+    of all blocks.
     """
 
     ROUND_UP = "round_up"
@@ -65,7 +66,7 @@ class Quantised:
     scales: Tensor | None
 
     def dequantise(self, dtype: torch.dtype = torch.float32) -> Tensor:
-        """The values, `[..., K]` in `dtype`: exact in fp64, and in fp32 too unless scales are fp32, whose products round."""
+        """The values, `[..., K]` in `dtype`: exact in fp64, and in fp32 unless scales are fp32: products round."""
         values = decode(self.codes, self.spec.number, dtype)  # a fresh tensor wherever there are scales
         return values if self.scales is None else _scaled(values, self._multipliers(dtype))
 
@@ -131,7 +132,8 @@ def quantise_weight_blocks(w: Tensor, spec: Spec) -> Quantised:
 
 def largest(number: Format, fnuz: bool = False) -> float:
     """The largest magnitude that the format's quantiser maps to."""
-    return {Format.FP8: 240.0 if fnuz else 448.0, Format.FP4: FP4_MAX, Format.INT8: 127.0, Format.INT4: INT4_MAX}[number]
+    fp8 = 240.0 if fnuz else 448.0
+    return {Format.FP8: fp8, Format.FP4: FP4_MAX, Format.INT8: 127.0, Format.INT4: INT4_MAX}[number]
 
 
 def fp8_dtype(fnuz: bool) -> torch.dtype:
@@ -173,7 +175,7 @@ def _fp32_scale(amax: Tensor, spec: Spec) -> Tensor:
 
 
 def _scaled(values: Tensor, multipliers: Tensor) -> Tensor:
-    """Values times their scales, in place: `[..., K]` by `[..., K/b]`, `[..., 1]`, `[1]`, or `[R, K]` by `[R/128, K/128]`."""
+    """`[..., K]` times scales `[..., K/b]`, `[..., 1]` or `[1]`, or `[R, K]` times `[R/128, K/128]`, in place."""
     if multipliers.numel() == 1:
         return values.mul_(multipliers)
     if multipliers.shape[:-1] != values.shape[:-1]:
@@ -191,7 +193,8 @@ def _scaled(values: Tensor, multipliers: Tensor) -> Tensor:
 def _blocks(values: Tensor, width: int) -> Tensor:
     if values.shape[-1] % width:
         raise ValueError(f"K = {values.shape[-1]} is no multiple of the scale block, {width}")
-    return values.unflatten(-1, (-1, width))
+    blocks: Tensor = values.unflatten(-1, (-1, width))
+    return blocks
 
 
 def _quantise_mx(values: Tensor, spec: Spec) -> Quantised:
@@ -252,11 +255,13 @@ _NIBBLE_VALUES = {
     Format.FP4: (*_FP4_VALUES, *(-value for value in _FP4_VALUES)),
     Format.INT4: tuple(float(code if code < 8 else code - 16) for code in range(16)),
 }
+
+
 @cache
 def _pair_table(number: Format, fnuz: bool, device: torch.device) -> Tensor:
     """For each pair of codes its two values in bf16, as one 32-bit word: half as many gathers as one value at a time.
 
-    A pair is a byte of two nibbles, or two fp8 bytes as one 16-bit word. Every fp4, int4 and fp8 value is exact in bf16.
+    A pair is a byte of two nibbles, or two fp8 bytes as one 16-bit word. Each fp4, int4 and fp8 value is exact in bf16.
     """
     bits = 8 if number is Format.FP8 else 4
     code = torch.arange(1 << bits, dtype=torch.uint8, device=device)

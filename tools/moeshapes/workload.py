@@ -1,8 +1,8 @@
-"""Production-like data for a problem: packed weights as a checkpoint holds them, activations and routing of single calls.
+"""Production-like data for a problem: packed weights as checkpoints hold them, activations and routing of single calls.
 
-Weights are drawn as codes, never quantised from floats: a checkpoint is packed already, and drawing codes costs a tenth.
-Experts share a pool of distinct weight sets where expanding every expert would dominate. The pool is a prime number, so that
-an expert index that is off (by one, or cut to 8 bits) still reads other weights.
+Weights are drawn as codes, never quantised from floats: a checkpoint is packed already, and codes cost a tenth to draw.
+Experts share a pool of distinct weight sets where expanding every expert would dominate. The pool is a prime number, so
+that an expert index that is off (by one, or cut to 8 bits) still reads other weights.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ _REACH_OF_LIMIT = 0.6
 class Layer:
     """One fused-MoE layer's weights.
 
-    w1: a Quantised `[2I, H]` (I gate rows, then I up rows) a weight set; w2: `[H, I]`. `set_of[e]` is expert e's set, int64
-    `[E]`. Biases fp32 `[E, 2I]` and `[E, H]`, None without. H and I include pads, whose codes are zero. `amplitude` is the RMS
-    of activations, which gives pre-activations the RMS wanted. `channel_gain` fp32 `[H]` shapes production-like activations.
+    w1: a Quantised `[2I, H]` (I gate rows, then I up rows) a weight set; w2: `[H, I]`. `set_of[e]` is expert e's set,
+    int64 `[E]`. Biases fp32 `[E, 2I]` and `[E, H]`, None without. H and I include pads, whose codes are zero.
+    `amplitude` is the RMS of activations, which gives pre-activations the RMS wanted. `channel_gain` fp32 `[H]` shapes
+    production-like activations.
     """
 
     problem: Problem
@@ -50,7 +51,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Call:
-    """One call's inputs: activations bf16 `[M, H]` (padded columns zero), topk_ids int32 `[M, k]`, topk_weights fp32 `[M, k]`.
+    """One call's inputs: activations bf16 `[M, H]` (padded columns zero), topk_ids int32, topk_weights fp32 `[M, k]`.
 
     `probes` lists the (expert, K block) pairs that probe tokens single out.
     """
@@ -73,7 +74,7 @@ def generator_of(seed: int, device: torch.device) -> torch.Generator:
 
 
 def pool_size(problem: Problem, max_elements: int) -> int:
-    """How many distinct weight sets are drawn: every expert's own if that fits, else the largest prime that does, at least 3."""
+    """How many distinct weight sets: one an expert if that fits, else the largest prime that does, at least 3."""
     elements = 3 * problem.model_dim * problem.inter_dim
     if problem.expert * elements <= max_elements:
         return problem.expert
@@ -84,7 +85,7 @@ def pool_size(problem: Problem, max_elements: int) -> int:
 def draw_layer(problem: Problem, seed: int, device: torch.device, max_elements: int) -> Layer:
     """Draws a layer; `max_elements` bounds the weights that are distinct, in elements.
 
-    Raises ValueError where a dim is no multiple of the recipe's scale block: scales would stand for other columns than they do.
+    Raises ValueError where a dim is no multiple of the recipe's scale block: scales would stand for other columns.
     """
     _require_whole_blocks(problem)
     generator = generator_of(seed, device)
@@ -121,7 +122,7 @@ def _preactivation_rms(problem: Problem) -> float:
 
 
 def _draw_weight(problem: Problem, live_rows: Tensor, k: int, live_k: int, generator: torch.Generator) -> Quantised:
-    """A matrix `[rows, k]` of unit gain, dead rows and columns zero, with scales as its recipe's quantiser shapes them."""
+    """A matrix `[rows, k]` of unit gain, dead rows and columns zero, scales as its recipe's quantiser shapes them."""
     spec = weight_spec(problem.recipe, problem.fnuz)
     rows = live_rows.shape[0]
     codes = _draw_codes(rows, k, spec, generator)
@@ -160,7 +161,8 @@ def _draw_codes(rows: int, k: int, spec: Spec, generator: torch.Generator) -> Te
     table = (values.round() if dtype is torch.int8 else values).to(dtype)
     index = torch.randint(0, 256, (rows * k,), generator=generator, device=device, dtype=torch.int32)
     as_stored = table.view(torch.int16 if dtype is torch.bfloat16 else torch.uint8)
-    return as_stored.index_select(0, index).view(dtype).reshape(rows, k)
+    drawn: Tensor = as_stored.index_select(0, index).view(dtype)
+    return drawn.reshape(rows, k)
 
 
 def _draw_scales(rows: int, k: int, live_k: int, spec: Spec, generator: torch.Generator) -> Tensor | None:
@@ -180,7 +182,7 @@ def _draw_scales(rows: int, k: int, live_k: int, spec: Spec, generator: torch.Ge
     }[spec.q_type]
     if shape is None:
         return None
-    scales = base * (0.6 + 0.8 * torch.rand(shape, generator=generator, device=device))
+    scales: Tensor = base * (0.6 + 0.8 * torch.rand(shape, generator=generator, device=device))
     return scales.to(torch.bfloat16) if spec.number is Format.INT4 else scales
 
 
@@ -204,7 +206,7 @@ def _draw_channel_gain(problem: Problem, generator: torch.Generator) -> Tensor:
 
 
 def draw_calls(layer: Layer, tokens: int, seed: int) -> tuple[Call, Call, Call]:
-    """Three calls of `tokens` tokens whose inputs all differ: A production-like; B and C plain and probe tokens in turn.
+    """Three calls of `tokens` tokens, all inputs different: A production-like; B and C plain and probe tokens in turn.
 
     Two calls are enough to have seen all three kinds from two tokens on; at one token B is plain and C a probe.
     """
