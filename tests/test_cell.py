@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moeshapes.cell import BAD_TIME, BAD_VALUE, KNOWN_COLUMNS, NOT_CANONICAL, offset, read_cell
+from moeshapes.cell import BAD_TIME, BAD_VALUE, KNOWN_COLUMNS, NOT_CANONICAL, offset, read_cell, sieve_of
 from moeshapes.recipe import RECIPES, torch_dtype
 from table_text import CELLS
 
@@ -15,6 +15,26 @@ from table_text import CELLS
 def test_sound_cells_read_as_they_stand(column: str) -> None:
     reading = read_cell(column, CELLS[column])
     assert (reading.canonical, reading.rule) == (CELLS[column], None)
+
+
+@pytest.mark.parametrize("column", KNOWN_COLUMNS)
+def test_sound_cells_pass_the_sieve(column: str) -> None:
+    assert sieve_of(column)(CELLS[column])
+
+
+@given(
+    st.sampled_from((*KNOWN_COLUMNS, "lds_bytes")),
+    st.text(max_size=60)
+    | st.from_regex(r"[ +-]?[0-9_.eE%]{1,25}", fullmatch=True)
+    | st.sampled_from(list(CELLS.values())),
+)
+def test_what_passes_the_sieve_is_right_as_it_is_spelled(column: str, text: str) -> None:
+    if sieve_of(column)(text):
+        assert (read_cell(column, text).canonical, read_cell(column, text).rule) == (text, None)
+        assert text.isascii()
+        assert text.isprintable()
+        assert not set(text) & {",", '"', " "}
+        assert not text.startswith(("-", "+"))
 
 
 @given(st.sampled_from(KNOWN_COLUMNS), st.text(max_size=60) | st.from_regex(r"[ +-]?[0-9_.eE%]{1,9}", fullmatch=True))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,20 @@ def test_any_cells_are_found_or_read(changes: list[tuple[str, str]]) -> None:
     rows = read_tuned_rows(found)
     assert len(rows) == 1 or found.findings
     assert found.render() == text(line(**dict(changes)))
+
+
+@given(st.lists(st.tuples(st.sampled_from(FULL_HEADER), st.text(max_size=8) | st.sampled_from(list(CELLS.values())))))
+def test_what_is_seen_at_once_to_be_right_is_right(changes: list[tuple[str, str]]) -> None:
+    """Lines that are read cell by cell, and lines that are not, come out the same but for `exact`."""
+    changed = line(**dict(changes))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(tables, "sieve_of", lambda column: lambda cell: False)
+        slowly = table(line(), changed)
+    quickly = table(line(), changed)
+    assert quickly.findings == slowly.findings
+    assert quickly.lines[0].exact
+    assert [replace(each, exact=False) for each in quickly.lines] == list(slowly.lines)
+    assert [key_of(quickly, each) for each in quickly.lines] == [key_of(slowly, each) for each in slowly.lines]
 
 
 @given(st.integers(0, len(FULL_HEADER) - 1), st.integers(1, 2))

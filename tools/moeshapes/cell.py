@@ -106,6 +106,8 @@ _LOOSE_INTEGER = re.compile(r"\+?0*([0-9]{1,9})(?:\.0{0,6})?")
 _DECIMAL = re.compile(r"-?[0-9]{1,20}(?:\.[0-9]{1,20})?(?:[eE][+-]?[0-9]{1,4})?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 _GFX = re.compile(r"gfx[1-9][0-9a-f]{2,4}")
+_PLAIN_DECIMAL = r"(?:0|[1-9][0-9]{0,19})(?:\.[0-9]{1,20})?"
+_PLAIN_TEXT = r"(?:[A-Za-z0-9_.][A-Za-z0-9_.-]{0,63})?"
 
 
 @dataclass(frozen=True)
@@ -236,3 +238,40 @@ _READERS: dict[str, Callable[[str, str], Reading]] = {
     **dict.fromkeys(("tflops", "bw"), _decimal),
 }
 KNOWN_COLUMNS = (*_READERS, "_tag")
+
+Sieve = Callable[[str], object]
+"""Tells of a cell, at once, that it is right as it is spelled. What does not pass may be right too, and is read."""
+
+
+class _RightWords(dict[str, bool]):
+    """The texts of a column that have been seen, and whether each is right as it is spelled."""
+
+    most = 4096
+
+    def __init__(self, column: str) -> None:
+        super().__init__()
+        self._column = column
+
+    def __missing__(self, text: str) -> bool:
+        reading = read_cell(self._column, text)
+        right = reading.rule is None and reading.canonical == text
+        if len(self) < self.most:
+            self[text] = right
+        return right
+
+
+_PLAIN_PATTERNS = {
+    "us": r"[1-9][0-9]{0,19}(?:\.[0-9]{1,20})?",
+    **dict.fromkeys(("us1", "us2"), _PLAIN_DECIMAL),
+    **dict.fromkeys(("err1", "err2"), _PLAIN_DECIMAL + "%?"),
+    **dict.fromkeys(("tflops", "bw"), f"(?:{_PLAIN_DECIMAL})?"),
+}
+"""Measured values, which hardly ever come twice."""
+
+
+@lru_cache(maxsize=256)
+def sieve_of(column: str) -> Sieve:
+    """The column's sieve. What passes holds no character that makes a line unreadable or foreign."""
+    if column in _READERS and column not in _PLAIN_PATTERNS:
+        return _RightWords(column).__getitem__
+    return re.compile(_PLAIN_PATTERNS.get(column, _PLAIN_TEXT)).fullmatch

@@ -22,12 +22,11 @@ BAD_COLUMNS = Rule(
 
 def column_faults(header: Sequence[str], required: Sequence[str], tuned: bool, place: Place) -> Iterator[Finding]:
     """Columns that are absent, doubled, unnamed or misspelt. Columns not known today are right."""
-    for column, count in Counter(header).items():
+    doubled = [column for column, count in Counter(header).items() if count > 1 or not column]
+    for column in doubled:
         at = Place(place.file, place.line, offset(header, header.index(column)))
-        if not column:
-            yield Finding(BAD_COLUMNS, at, "a column has no name")
-        elif count > 1:
-            yield Finding(BAD_COLUMNS, at, f"column `{column}` stands {count} times")
+        problem = f"column `{column}` stands {header.count(column)} times" if column else "a column has no name"
+        yield Finding(BAD_COLUMNS, at, problem)
     absent = [column for column in required if column not in header]
     optional = [column for column in (DEFAULT_OF_ABSENT_COLUMN if tuned else ()) if column not in header]
     unknown = [column for column in header if column not in KNOWN_COLUMNS]

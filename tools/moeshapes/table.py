@@ -8,7 +8,7 @@ from enum import Enum
 from functools import cached_property
 from pathlib import Path
 
-from moeshapes.cell import CORE_COLUMNS, DEFAULT_OF_ABSENT_COLUMN, read_cell
+from moeshapes.cell import CORE_COLUMNS, DEFAULT_OF_ABSENT_COLUMN, Sieve, read_cell, sieve_of
 from moeshapes.findings import Finding, Place
 from moeshapes.header_fault import column_faults
 from moeshapes.line_fault import TOO_LARGE, foreign_line, line_end_faults, text_fault
@@ -56,14 +56,18 @@ class Kind(str, Enum):
     OTHER = "other"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Line:
-    """A line under the header. `cells` is None where the line is no row; `sound` says that every cell can be read."""
+    """A line under the header. `cells` is None where the line is no row; `sound` says that every cell can be read.
+
+    `exact` says that every cell is known to be spelled as AITER spells it, so that none needs reading again.
+    """
 
     number: int
     raw: bytes
     cells: tuple[str, ...] | None = None
     sound: bool = False
+    exact: bool = False
 
     def render(self) -> bytes:
         if self.cells is None:
@@ -150,26 +154,48 @@ def _read_lines(name: str, header: tuple[str, ...], header_findings: list[Findin
     findings = [*header_findings, *column_findings, *line_end_faults(raws, name)]
     if kind is Kind.OTHER:
         findings.append(Finding(OTHER_FAMILY, Place(name), "rows of grouped and FHMoE tables are not read"))
-    typed = bool(header) and kind is not Kind.OTHER and not column_findings
+    form = _Form(name, header, typed=bool(header) and kind is not Kind.OTHER and not column_findings)
     lines = []
     for number, raw in enumerate(raws[1:], 2):
-        line, line_findings = _read_line(header, Place(name, number, 1), raw, typed)
+        line = form.exact_line(number, raw)
+        if line is None:
+            line, line_findings = form.read_line(number, raw)
+            findings += line_findings
         lines.append(line)
-        findings += line_findings
     table = Table(name, kind, header, raws[0], tuple(lines))
     findings += _device_faults(table)
     return Table(name, kind, header, raws[0], tuple(lines), tuple(findings))
 
 
-def _read_line(header: tuple[str, ...], place: Place, raw: bytes, typed: bool) -> tuple[Line, list[Finding]]:
-    fault = text_fault(raw, place) or foreign_line(raw, header, place)
-    if fault:
-        return Line(place.line, raw), [fault]
-    cells = tuple(raw.rstrip(b"\r\n").decode().split(","))
-    if not typed:
-        return Line(place.line, raw, cells if len(cells) == len(header) else None), []
-    sound, findings = judge_cells(header, cells, place)
-    return Line(place.line, raw, cells if len(cells) <= len(header) else None, sound), findings
+class _Form:
+    """How to read the lines of one table. `typed` says that it is known what its columns hold."""
+
+    def __init__(self, name: str, header: tuple[str, ...], typed: bool) -> None:
+        self._name, self._header, self._typed = name, header, typed
+        self._sieves: list[Sieve] = [sieve_of(column) for column in header] if typed else []
+
+    def exact_line(self, number: int, raw: bytes) -> Line | None:
+        """The line if it is a row without a fault, as nearly all are, and is seen to be one at once."""
+        if not self._typed or not raw.isascii():
+            return None
+        cells = raw.decode("ascii").removesuffix("\n").split(",")
+        if len(cells) != len(self._header):
+            return None
+        # A list, not a generator: it is what most of the time of reading a table goes to.
+        passed = [sieve(cell) for sieve, cell in zip(self._sieves, cells, strict=True)]
+        return Line(number, raw, tuple(cells), sound=True, exact=True) if all(passed) else None
+
+    def read_line(self, number: int, raw: bytes) -> tuple[Line, list[Finding]]:
+        """Any line, and what is wrong with it."""
+        place = Place(self._name, number, 1)
+        fault = text_fault(raw, place) or foreign_line(raw, self._header, place)
+        if fault:
+            return Line(number, raw), [fault]
+        cells = tuple(raw.rstrip(b"\r\n").decode().split(","))
+        if not self._typed:
+            return Line(number, raw, cells if len(cells) == len(self._header) else None), []
+        sound, findings = judge_cells(self._header, cells, place)
+        return Line(number, raw, cells if len(cells) <= len(self._header) else None, sound), findings
 
 
 def _kind_of(name: str, header: Sequence[str]) -> Kind:
@@ -185,10 +211,16 @@ def _kind_of(name: str, header: Sequence[str]) -> Kind:
 def _device_faults(table: Table) -> Iterator[Finding]:
     if table.kind is not Kind.TUNED:
         return
+    positions = [table.index[column] for column in _DEVICE_COLUMNS if column in table.index]
+    harmless: set[tuple[str, ...]] = set()
     for line in table.lines:
-        if line.sound:
+        device = tuple([line.cells[i] for i in positions]) if line.exact and line.cells else ()
+        if line.sound and device not in harmless:
             gfx, cu_num, a, w = (canonical_cell(table, line, name) or "" for name in _DEVICE_COLUMNS)
-            yield from device_faults(gfx, cu_num, (a, w), table.place(line))
+            faults = list(device_faults(gfx, cu_num, (a, w), table.place(line)))
+            yield from faults
+            if device and not faults:
+                harmless.add(device)
 
 
 def canonical_cell(table: Table, line: Line, column: str) -> str | None:
@@ -196,6 +228,8 @@ def canonical_cell(table: Table, line: Line, column: str) -> str | None:
     if column == "gfx" and "gfx" not in table.index:
         cu_num = canonical_cell(table, line, "cu_num")
         return GFX_OF_CU_NUM.get(int(cu_num)) if cu_num else None
+    if line.exact:
+        return table.cell(line, column)
     return read_cell(column, table.cell(line, column)).canonical
 
 
