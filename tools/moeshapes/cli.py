@@ -6,6 +6,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from keyword import iskeyword
 
 import click
 
@@ -38,7 +39,8 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         try:
-            command: click.Command = importlib.import_module(f"moeshapes.commands.{cmd_name}").command
+            module = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+            command: click.Command = importlib.import_module(f"moeshapes.commands.{module}").command
         except ModuleNotFoundError as missing:
             raise _not_installed(cmd_name, missing) from missing
         return command
