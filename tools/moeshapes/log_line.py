@@ -56,7 +56,7 @@ def parse_key(text: str) -> Key | str:
 
 
 def _cell(column: str, field: str) -> str | None:
-    """A field in AITER's spelling of tables: logs have Python's own of enums and truth values, people shorten dtypes."""
+    """A field in the spelling of tables: logs have Python's own of enums and truth values, people shorten dtypes."""
     enum = _ENUM.fullmatch(field)
     text = enum[1] if enum else field
     return read_cell(column, text).canonical or read_cell(column, f"dtypes.{text}").canonical

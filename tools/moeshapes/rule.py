@@ -22,7 +22,7 @@ class Rule:
     """One kind of fault. Creating a rule registers it; a second one of the same id is a programming error.
 
     Ids by hundreds: MOE0xx YAML documents, MOE1xx tables and rows, MOE2xx keys, MOE3xx kernels, MOE4xx generated files,
-    MOE5xx verification.
+    MOE5xx verification, MOE6xx import and export.
     """
 
     id: str
