@@ -20,6 +20,8 @@ COMMANDS = {
     "parity": "AITER's untuned rows against the declared ones, file by file",
     "import": "a config.json, an AITER table or log as YAML",
     "export": "declared and tuned rows into an AITER checkout",
+    "explain": "which row a call finds, which kernels run, and by which rules",
+    "coverage": "which declared token buckets the tuned tables serve",
     "adopt": "bring measured rows into the tuned tables",
     "verify": "judge tuned rows and declared uses against a reference",
     "report": "the last verification as markdown",

@@ -65,37 +65,88 @@ VARIABLES = (BF16_FP8_BOUND, BF16_FP4_BOUND, SITUV2_A8W4, SITUV2_A4W4, FORCE_A8W
 _DEFAULT_BOUND = 256
 
 
-def _situv2(call: Call) -> Format:
-    if call.number(SITUV2_A8W4, 0) == 1:
-        return Format.FP8
-    return Format.FP4 if call.number(SITUV2_A4W4, 0) == 1 else Format.BF16
+def _by_variables(call: Call, *choices: tuple[str, Format], default: Format) -> tuple[Format, str]:
+    """The format of the first variable that is 1."""
+    for variable, number in choices:
+        if call.number(variable, 0) == 1:
+            return number, f"{variable} is 1"
+    return default, " and ".join(f"{variable} is not 1" for variable, _ in choices)
 
 
-def _separated_swiglu(call: Call) -> Format:
-    return Format.BF16 if call.tokens < call.number(BF16_FP4_BOUND, _DEFAULT_BOUND) else Format.FP4
+def _by_bound(call: Call, variable: str, above: Format) -> tuple[Format, str]:
+    """bf16 under the variable's bound, which compares the true token count."""
+    bound = call.number(variable, _DEFAULT_BOUND)
+    few = call.tokens < bound
+    source = variable if variable in call.env else f"{variable} by default"
+    return Format.BF16 if few else above, f"{call.tokens} {'<' if few else '>='} {bound} ({source})"
 
 
-def _interleaved(call: Call) -> Format:
-    few = call.tokens < call.number(BF16_FP8_BOUND, _DEFAULT_BOUND)
-    return Format.BF16 if few or call.gfx != "gfx950" else Format.FP8
+def _situv2(call: Call) -> tuple[Format, str]:
+    return _by_variables(call, (SITUV2_A8W4, Format.FP8), (SITUV2_A4W4, Format.FP4), default=Format.BF16)
 
 
-_FORMAT_RULES: tuple[tuple[Callable[[Call], bool], Callable[[Call], Format]], ...] = (
-    (lambda c: c.gfx == "gfx1250", lambda c: Format.FP8 if c.number(FORCE_A8W4, 0) == 1 else Format.FP4),
-    (lambda c: c.q_type is not QType.PER_1X32, lambda c: c.weight),
-    (lambda c: c.weight is Format.INT4, lambda c: Format.BF16),
-    (lambda c: c.weight is Format.FP8, lambda c: Format.FP8),
-    (lambda c: c.activation == "situv2", _situv2),
-    (lambda c: c.activation == "swiglu" and c.gate_mode == "separated", _separated_swiglu),
-    (lambda c: c.activation == "swiglu" or c.gate_mode == "interleave", _interleaved),
-    (lambda c: True, lambda c: Format.FP4),
+def _interleaved(call: Call) -> tuple[Format, str]:
+    if call.gfx != "gfx950":
+        return Format.BF16, f"{call.gfx} is not gfx950"
+    return _by_bound(call, BF16_FP8_BOUND, Format.FP8)
+
+
+@dataclass(frozen=True)
+class FormatRule:
+    """When a rule holds, in words and as a test, and what it chooses and why."""
+
+    words: str
+    holds: Callable[[Call], bool]
+    choose: Callable[[Call], tuple[Format, str]]
+
+
+_FORMAT_RULES = (
+    FormatRule(
+        "gfx1250",
+        lambda c: c.gfx == "gfx1250",
+        lambda c: _by_variables(c, (FORCE_A8W4, Format.FP8), default=Format.FP4),
+    ),
+    FormatRule(
+        "quantised otherwise than per_1x32, so as the weights",
+        lambda c: c.q_type is not QType.PER_1X32,
+        lambda c: (c.weight, ""),
+    ),
+    FormatRule("per_1x32, int4 weights", lambda c: c.weight is Format.INT4, lambda c: (Format.BF16, "")),
+    FormatRule("per_1x32, fp8 weights", lambda c: c.weight is Format.FP8, lambda c: (Format.FP8, "")),
+    FormatRule("per_1x32, fp4 weights, situv2", lambda c: c.activation == "situv2", _situv2),
+    FormatRule(
+        "per_1x32, fp4 weights, swiglu, separated gates",
+        lambda c: c.activation == "swiglu" and c.gate_mode == "separated",
+        lambda c: _by_bound(c, BF16_FP4_BOUND, Format.FP4),
+    ),
+    FormatRule(
+        "per_1x32, fp4 weights, swiglu or interleaved gates",
+        lambda c: c.activation == "swiglu" or c.gate_mode == "interleave",
+        _interleaved,
+    ),
+    FormatRule("per_1x32, fp4 weights, separated gates", lambda c: True, lambda c: (Format.FP4, "")),
 )
-"""Contract 3.1: the first condition that holds decides."""
+"""Contract 3.1: the first that holds decides."""
+
+
+@dataclass(frozen=True)
+class FormatChoice:
+    """The activation format of a call, and the rule and variable that chose it."""
+
+    format: Format
+    reason: str
+
+
+def choose_format(call: Call) -> FormatChoice:
+    """The format that the call quantises its activations to, q_dtype_a of the key it looks up, and why."""
+    rule = next(rule for rule in _FORMAT_RULES if rule.holds(call))
+    chosen, why = rule.choose(call)
+    return FormatChoice(chosen, f"{rule.words}: {why}" if why else rule.words)
 
 
 def activation_format(call: Call) -> Format:
     """The format that the call quantises its activations to: q_dtype_a of the key it looks up."""
-    return next(choose(call) for holds, choose in _FORMAT_RULES if holds(call))
+    return choose_format(call).format
 
 
 @dataclass(frozen=True)
@@ -110,11 +161,17 @@ class Caller:
 
     def reaches(self, bucket: int) -> bool:
         """Whether a call of any token count of the bucket asks for the recipe's activation format."""
+        return self.recipe.a in self.asks(bucket).values()
+
+    def asks(self, bucket: int) -> dict[int, Format]:
+        """The formats that calls of the bucket ask for, by the first token count that asks for each, ascending."""
         counts = tokens_of(bucket)
         bounds = [int(self.env.get(name, _DEFAULT_BOUND)) for name in (BF16_FP8_BOUND, BF16_FP4_BOUND)]
-        # The format changes only at a bound, so the ends of the bucket and the bounds' neighbours stand for all counts.
-        candidates = {counts[0], counts[-1], *(bound + step for bound in bounds for step in (-1, 0))}
-        return any(activation_format(self._call(count)) is self.recipe.a for count in candidates if count in counts)
+        # The format changes only at a bound, so the first of the bucket and the bounds stand for all counts.
+        first_counts: dict[Format, int] = {}
+        for count in sorted({counts[0], *(bound for bound in bounds if bound in counts)}):
+            first_counts.setdefault(activation_format(self._call(count)), count)
+        return {count: number for number, count in first_counts.items()}
 
     def _call(self, tokens: int) -> Call:
         return Call(tokens, self.gfx, self.recipe.w, self.recipe.q_type, self.activation, self.gate_mode, self.env)

@@ -1,0 +1,152 @@
+"""Questions: the calls that someone asks about, named by a model, by a key or by a line of AITER's log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from moeshapes.deployment import Deployment, deployments
+from moeshapes.dispatch import is_reachable_bucket
+from moeshapes.expand import Declarations
+from moeshapes.log_line import MARK, parse_key, parse_log_line
+from moeshapes.model import Model
+from moeshapes.recipe import format_of, torch_dtype
+from moeshapes.row import Key
+from moeshapes.runtime.call import RuntimeCall, call_of_key
+from moeshapes.runtime.version import Version
+from moeshapes.spelling import nearest
+
+
+class NotAnswerableError(ValueError):
+    """Nothing that is known is asked about; the message says what is."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A call, and whose it is."""
+
+    subject: str
+    call: RuntimeCall
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What differs from what is declared, or from what a key implies. None and False leave it as it is."""
+
+    expert_mask: bool = False
+    topk_width: int | None = None
+    gate_mode: str | None = None
+    bias: bool = False
+    unshuffled: bool = False
+    without_flydsl: bool = False
+    env: Mapping[str, str] = field(default_factory=dict)
+    version: Version = field(default_factory=Version)
+
+    def of(self, call: RuntimeCall) -> RuntimeCall:
+        """The call under these circumstances. Raises NotAnswerableError where no expert is left to look up."""
+        masked = call.expert_mask or self.expert_mask
+        width = self.topk_width or call.topk_width + int(masked and not call.expert_mask)
+        if width - int(masked) < 1:
+            raise NotAnswerableError(f"a width of {width} leaves no expert beside the masked slot")
+        return replace(
+            call,
+            expert_mask=masked,
+            topk_width=width,
+            gate_mode=self.gate_mode or call.gate_mode,
+            bias=self.bias or call.bias,
+            shuffled=call.shuffled and not self.unshuffled,
+            flydsl=call.flydsl and not self.without_flydsl,
+            env={**call.env, **self.env},
+            version=self.version,
+        )
+
+
+def is_key_or_log_line(text: str) -> bool:
+    return MARK in text or "," in text
+
+
+def ask_about_key(text: str, tokens: Sequence[int], circumstances: Circumstances) -> list[Question]:
+    """The calls that ask for a key as AITER logs it, or for that of a log line. Raises NotAnswerableError.
+
+    Without `tokens`, the call has as many as the key's bucket.
+    """
+    key = _key(text)
+    try:
+        call = call_of_key(key)
+    except ValueError as unknown:
+        raise NotAnswerableError(str(unknown)) from unknown
+    counts = tokens or [key.shape.token]
+    return [Question(f"key on {key.gfx}/{key.cu_num}", circumstances.of(call.with_tokens(n))) for n in counts]
+
+
+def _key(text: str) -> Key:
+    found = parse_log_line(text) if MARK in text else parse_key(text.strip().strip("()"))
+    if found is None or isinstance(found, str):
+        raise NotAnswerableError(found or "the line is about no lookup")
+    key = found if isinstance(found, Key) else found.key
+    _refuse_impossible(key)
+    return key
+
+
+def _refuse_impossible(found: Key) -> None:
+    if not is_reachable_bucket(found.shape.token):
+        raise NotAnswerableError(f"no call looks up {found.shape.token} tokens")
+    for dtype in (found.shape.q_dtype_a, found.shape.q_dtype_w):
+        number = format_of(dtype)
+        if number and torch_dtype(number, found.gfx) != dtype:
+            own = torch_dtype(number, found.gfx)
+            raise NotAnswerableError(f"no call on {found.gfx} asks for {dtype}: its fp8 is {own}")
+
+
+def ask_about_model(
+    name: str, tp: int | None, tokens: Sequence[int], circumstances: Circumstances, declarations: Declarations
+) -> list[Question]:
+    """The calls of every declared deployment of a model, or of a shape file, with `tp`. Raises NotAnswerableError."""
+    asked = _deployments(name, declarations)
+    if tp is not None:
+        asked = _narrowed(asked, [d for d in asked if d.shape.tp == tp], f"tp {tp}")
+    ep = circumstances.expert_mask
+    words = "expert parallelism (--ep)" if ep else "tensor parallelism alone (add --ep)"
+    asked = _narrowed(asked, [d for d in asked if (d.shape.ep > 1) is ep], words)
+    return [Question(d.name, circumstances.of(d.call(n))) for d in asked for n in tokens]
+
+
+def _narrowed(asked: Sequence[Deployment], found: list[Deployment], words: str) -> list[Deployment]:
+    if not found:
+        declared = ", ".join(dict.fromkeys(f"{d.shape.deployment} (tp {d.shape.tp}, ep {d.shape.ep})" for d in asked))
+        raise NotAnswerableError(f"nothing is declared with {words}; there are {declared}")
+    return found
+
+
+def _deployments(name: str, declarations: Declarations) -> list[Deployment]:
+    known = list(deployments(declarations))
+    wanted = name.strip().lower()
+    exact = [d for d in known if d.shape.deployment == wanted]
+    if exact:
+        return exact
+    model = _model(wanted, declarations.models)
+    found = [d for d in known if d.shape.model == model.id]
+    if not found:
+        raise NotAnswerableError(f"no shape file serves `{model.id}`")
+    return found
+
+
+def _model(wanted: str, models: Mapping[str, Model]) -> Model:
+    named = {spelling: model for model in models.values() for spelling in _spellings(model)}
+    beginning = [model for model in models.values() if model.id.startswith(wanted)]
+    if wanted in named:
+        return named[wanted]
+    if len(beginning) == 1:
+        return beginning[0]
+    close = [model.id for model in beginning] or [spelling for spelling in (nearest(wanted, named),) if spelling]
+    hint = f"did you mean {' or '.join(f'`{spelling}`' for spelling in close)}?" if close else "see models/"
+    raise NotAnswerableError(f"there is no model `{wanted}`: {hint}")
+
+
+def _spellings(model: Model) -> Iterator[str]:
+    """What a model may be called: its file, its name, its checkpoints with and without their owner."""
+    yield model.id
+    yield model.name.lower()
+    for checkpoint in model.checkpoints:
+        yield checkpoint.lower()
+        yield checkpoint.lower().rpartition("/")[2]

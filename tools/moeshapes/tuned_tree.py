@@ -1,0 +1,27 @@
+"""Tuned trees: where the tuned tables stand that a lookup is explained on, and reading them merged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from moeshapes.family import AITER_CONFIGS, OWN_CONFIGS, Family, read_family
+from moeshapes.root import find_configs, is_shapes_root, name_from
+from moeshapes.runtime.merged import MergedTable, merge
+from moeshapes.runtime.version import Version
+from moeshapes.table import read_table
+
+
+def read_tuned_tree(path: Path, root: Path | None, version: Version | None = None) -> MergedTable | None:
+    """The merged table of a repository of shapes, an AITER checkout, its configs, or of one file alone.
+
+    One file stands alone, as AITER_CONFIG_FMOE makes it. None where a directory holds no tables. Raises OSError.
+    """
+    family = _family(path, root)
+    return merge(family.tuned.values(), version) if family else None
+
+
+def _family(path: Path, root: Path | None) -> Family | None:
+    if path.is_file():
+        return Family({path.name: read_table(path, name_from(root, path))})
+    folder, kind = (path / OWN_CONFIGS, OWN_CONFIGS) if is_shapes_root(path) else (find_configs(path), AITER_CONFIGS)
+    return read_family(folder, kind, lambda table: name_from(root, table)) if folder else None
