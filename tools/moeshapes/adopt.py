@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from moeshapes.cell import CORE_COLUMNS, DEFAULT_OF_ABSENT_COLUMN, KNOWN_COLUMNS
+from moeshapes.cell import CORE_COLUMNS, KNOWN_COLUMNS
 from moeshapes.expand import Declarations, row_order
 from moeshapes.files import write_atomically
 from moeshapes.findings import Finding, Place, has_errors, ordered, printable
 from moeshapes.repository import csv_path, tuned_name
-from moeshapes.row import GFX_OF_CU_NUM, Key, TunedRow
+from moeshapes.row import TunedRow
 from moeshapes.rule import Rule, Severity
 from moeshapes.rules import lint_rows
 from moeshapes.table import Line, Table, key_of, parse_table, read_table
+from moeshapes.table_merge import Change, Identity, changes_of, merge
 
 UNDECLARED = Rule(
     "MOE133",
@@ -33,14 +34,6 @@ CHOSEN_TWICE = Rule(
     what="Two rows that are to be adopted have the same key.",
     why="Only one of them can stand in the table.",
     fix="Choose one of them with --rows.",
-)
-WOULD_BE_LOST = Rule(
-    "MOE135",
-    "would-be-lost",
-    Severity.ERROR,
-    what="A row has a value in a column that the target table lacks.",
-    why="The row would mean something else without it.",
-    fix="Add the column to the target table first.",
 )
 NO_SOURCE = Rule(
     "MOE136",
@@ -63,7 +56,6 @@ FULL_HEADER = ("gfx", *CORE_COLUMNS, "xbf16", "flat", "tflops", "bw", "_tag")
 """The header of AITER's current tuner."""
 
 _TARGET_NAME = re.compile(r"[A-Za-z0-9_.-]*tuned_fmoe[A-Za-z0-9_.-]*\.csv")
-_Identity = tuple[Key, str]
 
 
 @dataclass(frozen=True)
@@ -75,33 +67,20 @@ class AdoptResult:
     written: tuple[Path, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Change:
-    """One row on its way into a target: its line there, and the line it displaces."""
-
-    row: TunedRow
-    new: Line
-    old: Line | None
-
-    @property
-    def is_none(self) -> bool:
-        return self.old is not None and self.old.cells == self.new.cells
-
-
 def adopt(source: Table, rows: Sequence[TunedRow], note: str, root: Path, declarations: Declarations) -> AdoptResult:
     """Brings `rows` of `source` into the tuned tables that their shapes declare, below `root`; all of them or none.
 
     A row displaces the one of the same key and tag. Other rows and unknown columns stay; rows stand in canonical order.
     """
     findings = list(_objections(source, rows, note, declarations))
-    updates: list[tuple[str, Table, list[_Change]]] = []
+    updates: list[tuple[str, Table, list[Change]]] = []
     for name, chosen in _by_target(rows, declarations).items():
         csv = csv_path(name)
         if not _TARGET_NAME.fullmatch(name):
             findings.append(Finding(BAD_TARGET, Place(csv), f"`{name}` is no name of a tuned fused-MoE table"))
             continue
         target, wrong = _target(root, csv, source, chosen)
-        changes, lost = _changes(target, source, chosen)
+        changes, lost = changes_of(target, source, chosen)
         findings += [*wrong, *lost]
         updates.append((csv, target, changes))
     found = tuple(ordered(findings))
@@ -119,7 +98,7 @@ def _objections(source: Table, rows: Sequence[TunedRow], note: str, declarations
     lines = {row.place.line for row in rows}
     yield from (finding for finding in source.findings if finding.place.line in lines)
     yield from lint_rows(rows, {row.key.shape: declarations.policy_of(row.key) for row in rows})
-    places: defaultdict[_Identity, list[Place]] = defaultdict(list)
+    places: defaultdict[Identity, list[Place]] = defaultdict(list)
     for row in rows:
         places[row.key, row.tag].append(row.place)
         if row.key not in declarations.by_key:
@@ -158,51 +137,14 @@ def _new_table(csv: str, source: Table, rows: Sequence[TunedRow]) -> Table:
     return parse_table((",".join(header) + "\n").encode(), csv)
 
 
-def _changes(target: Table, source: Table, rows: Sequence[TunedRow]) -> tuple[list[_Change], list[Finding]]:
-    old = {identity: line for line in target.lines if (identity := _identity(target, line))}
-    lines = {line.number: line for line in source.lines}
-    changes: list[_Change] = []
-    findings: list[Finding] = []
-    for row in rows:
-        line = lines[row.place.line]
-        cells = tuple(_carried(target, column, source, line, row) for column in target.header)
-        new = Line(0, (",".join(cells) + "\n").encode(), cells, sound=True)
-        changes.append(_Change(row, new, old.get((row.key, row.tag))))
-        findings += _losses(target, source, line, row)
-    return changes, findings
-
-
-def _identity(table: Table, line: Line) -> _Identity | None:
-    key = key_of(table, line)
-    return (key, table.cell(line, "_tag")) if key else None
-
-
-def _carried(target: Table, column: str, source: Table, line: Line, row: TunedRow) -> str:
-    if column == "gfx":
-        return row.key.gfx
-    return source.cell(line, column) if column in source.index else DEFAULT_OF_ABSENT_COLUMN.get(column, "")
-
-
-def _losses(target: Table, source: Table, line: Line, row: TunedRow) -> Iterator[Finding]:
-    """Values that have no column in the target and differ from what AITER assumes without one."""
-    for column in source.header:
-        assumed = DEFAULT_OF_ABSENT_COLUMN.get(column, "")
-        if column == "gfx":
-            assumed = GFX_OF_CU_NUM.get(row.key.cu_num, "")
-        value = source.cell(line, column)
-        if column not in target.index and value != assumed:
-            yield Finding(WOULD_BE_LOST, row.place, f"`{column}` is `{value}`, and {target.name} has no such column")
-
-
-def _write(path: Path, target: Table, changes: Sequence[_Change]) -> Path | None:
+def _write(path: Path, target: Table, changes: Sequence[Change]) -> Path | None:
     """Writes the table with the changes in canonical order; nothing where every row is there already."""
     if all(change.is_none for change in changes):
         return None
-    displaced = {change.old.number for change in changes if change.old}
-    kept = [line for line in target.lines if line.number not in displaced]
-    lines = sorted([*kept, *(change.new for change in changes)], key=lambda line: _order(target, line))
-    whole = [line if line.raw.endswith(b"\n") else Line(0, line.raw + b"\n", line.cells) for line in lines]
-    write_atomically(path, Table(target.name, target.kind, target.header, target.header_raw, tuple(whole)).render())
+    merged = merge(target, changes)
+    lines = sorted(merged.lines, key=lambda line: _order(target, line))
+    whole = [line if line.raw.endswith(b"\n") else replace(line, raw=line.raw + b"\n") for line in lines]
+    write_atomically(path, replace(merged, lines=tuple(whole)).render())
     return path
 
 
@@ -212,7 +154,7 @@ def _order(table: Table, line: Line) -> tuple[object, ...]:
     return (0, key.gfx, key.cu_num, *row_order(key.shape), table.cell(line, "_tag")) if key else (1,)
 
 
-def _describe(source: Table, note: str, updates: Sequence[tuple[str, Table, list[_Change]]]) -> Iterator[str]:
+def _describe(source: Table, note: str, updates: Sequence[tuple[str, Table, list[Change]]]) -> Iterator[str]:
     """A commit message: where the rows come from, what each displaced."""
     total = sum(not change.is_none for _, _, changes in updates for change in changes)
     yield f"Adopt {total} tuned row{'' if total == 1 else 's'} from {source.name.rpartition('/')[2]}"
@@ -223,7 +165,7 @@ def _describe(source: Table, note: str, updates: Sequence[tuple[str, Table, list
             yield from _describe_change(change)
 
 
-def _describe_change(change: _Change) -> Iterator[str]:
+def _describe_change(change: Change) -> Iterator[str]:
     row = change.row
     kernels = " + ".join(kernel for kernel in (row.kernel1, row.kernel2) if kernel)
     yield f"  {row.key}: {row.us:g} µs, block_m {row.block_m}, {kernels}"
