@@ -81,3 +81,9 @@ def tokens_value(tokens: Iterable[int]) -> str | list[int | str]:
         elif token:
             written.append(token)
     return written[0] if len(written) == 1 and isinstance(written[0], str) else written
+
+
+def listed_tokens(tokens: Iterable[int]) -> str:
+    """Token counts for a sentence: `1..64, 256`."""
+    value = tokens_value(tokens)
+    return value if isinstance(value, str) else ", ".join(map(str, value))

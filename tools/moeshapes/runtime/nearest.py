@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import log
 
 from moeshapes.row import Key, UntunedRow
 from moeshapes.runtime.merged import MergedTable
+from moeshapes.yaml_text import listed_tokens
 
 _NAMED = ("model_dim", "inter_dim", "expert", "topk", "dtype", "q_dtype_a", "q_dtype_w", "q_type")
 _FLAGS = ("use_g1u1", "doweight_stage1")
@@ -29,20 +30,8 @@ class Near:
         s = self.shape
         formats = " x ".join(dtype.partition(".")[2] for dtype in (s.q_dtype_a, s.q_dtype_w))
         where = f"differs in {', '.join(self.differs)}" if self.differs else "lacks the bucket"
-        listed = ", ".join(_runs(self.buckets))
         shape = f"{s.model_dim}/{s.inter_dim}/{s.expert}/{s.topk} {formats} on {self.gfx}/{self.cu_num}"
-        return f"{shape} {where}; tuned for {listed}"
-
-
-def _runs(buckets: Sequence[int]) -> Iterator[str]:
-    """`1..64`, `256`: powers of two in a row together."""
-    runs: list[list[int]] = []
-    for bucket in buckets:
-        if runs and bucket == 2 * runs[-1][-1]:
-            runs[-1].append(bucket)
-        else:
-            runs.append([bucket])
-    return (f"{run[0]}..{run[-1]}" if run[2:] else ", ".join(map(str, run)) for run in runs)
+        return f"{shape} {where}; tuned for {listed_tokens(self.buckets)}"
 
 
 def nearest_keys(key: Key, table: MergedTable) -> list[Near]:

@@ -1,0 +1,38 @@
+"""`moeshapes coverage`: which declared token buckets the tuned tables serve."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from moeshapes.commands.options import root_option
+from moeshapes.commands.tuned import read_tuned, tuned_option
+from moeshapes.coverage import cover
+from moeshapes.coverage_view import as_json, as_text
+from moeshapes.deployment import deployments
+from moeshapes.findings import printable
+from moeshapes.repository import load_declarations
+
+
+@click.command("coverage")
+@click.argument("models", nargs=-1, metavar="[MODEL]...")
+@tuned_option
+@root_option
+@click.option("--format", "style", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def command(models: tuple[str, ...], tuned: Path | None, root: Path, style: str) -> int:
+    """Show deployments by token buckets: tuned, served otherwise, left out, or a gap. MODEL narrows it to models."""
+    table = read_tuned(tuned, root)
+    declarations, _ = load_declarations(root)
+    unknown = [model for model in models if model not in declarations.models]
+    if unknown:
+        raise click.UsageError(f"there is no model {', '.join(map(repr, unknown))} in models/")
+    asked = (d for d in deployments(declarations) if not models or d.shape.model in models)
+    coverages = cover(asked, table)
+    click.echo(json.dumps(as_json(coverages), indent=2) if style == "json" else printable_lines(as_text(coverages)))
+    return 0
+
+
+def printable_lines(text: str) -> str:
+    return "\n".join(map(printable, text.split("\n")))

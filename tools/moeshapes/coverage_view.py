@@ -1,0 +1,102 @@
+"""Views of coverage: a grid that fits a screen, with what it does not say by itself below; and JSON."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from moeshapes.coverage import Cell, Coverage, Status, strays, totals
+from moeshapes.dispatch import BUCKETS
+from moeshapes.yaml_text import listed_tokens
+
+_LETTERS = {
+    "mxmoe_g1": "M", "mxmoe_g2": "M", "flydsl_moe1": "F", "flydsl_moe2": "F", "moe2_layout": "L", "ck_gemm": "C",
+    "opus_moe1": "O", "opus_moe2": "O", "asm_1stage": "A", "asm_stage1": "A", "CK-Tile": "T", "CK": "c",
+}  # fmt: skip
+_LETTER_WORDS = "M mxmoe, F FlyDSL, L FlyDSL's layout stage 2, C CK, O opus, A assembly, T CK-Tile, c CK's own choice"
+_MARKS = {Status.EXACT: " ", Status.OTHER_ACTIVATION: "~", Status.TIER: "^"}
+_WITHOUT_ROW = {Status.GAP: "..", Status.LEFT_OUT: "--", Status.NOT_ASKED: "", Status.DISCARDED: "xx"}
+_LEGEND = (
+    f"a letter a kernel: {_LETTER_WORDS}; ~ another activation's row, ^ the smaller tier's row,"
+    " ! a crash or wrong results to be expected",
+    "no row: .. gap, -- left out with a reason, xx found and thrown away; blank: no call asks for it",
+)
+_WIDTH = 5
+
+
+def as_text(coverages: Sequence[Coverage]) -> str:
+    """A line a deployment, a column a bucket; then legend, gaps, reasons, strays and totals."""
+    width = max((len(coverage.deployment.name) for coverage in coverages), default=0)
+    header = " " * width + "".join(f"{_short(bucket):>{_WIDTH}}" for bucket in BUCKETS)
+    grid = [
+        f"{c.deployment.name:<{width}}" + "".join(f"{_mark(cell):>{_WIDTH}}" for cell in c.cells) for c in coverages
+    ]
+    return "\n".join(
+        [header, *(line.rstrip() for line in grid), "", *_LEGEND, "", *_notes(coverages), _totals(coverages)]
+    )
+
+
+def _short(bucket: int) -> str:
+    return f"{bucket >> 10}k" if bucket >= 1024 else str(bucket)
+
+
+def _mark(cell: Cell) -> str:
+    if cell.row is None:
+        return f"{_WITHOUT_ROW[cell.status]}{'!' if cell.has_errors else ' '}"
+    letters = "".join(_LETTERS.get(family, "?") for family in cell.family.split(" + "))
+    return f"{letters}{'!' if cell.has_errors else _MARKS[cell.status]}"
+
+
+def _notes(coverages: Sequence[Coverage]) -> Iterator[str]:
+    for coverage in coverages:
+        yield from (f"{coverage.deployment.name}: {note}" for note in _notes_of(coverage))
+
+
+def _notes_of(coverage: Coverage) -> Iterator[str]:
+    by_note: dict[tuple[Status, str], list[int]] = defaultdict(list)
+    for cell in coverage.cells:
+        if cell.status not in (Status.EXACT, Status.NOT_ASKED):
+            by_note[cell.status, cell.note].append(cell.bucket)
+    for (status, note), buckets in by_note.items():
+        yield f"{status.value} at {listed_tokens(buckets)}: {note}"
+    for bucket in strays(coverage.cells):
+        yield f"{bucket} alone is served by other kernels than its neighbours"
+
+
+def _totals(coverages: Sequence[Coverage]) -> str:
+    counts = ", ".join(f"{number} {status.value}" for status, number in totals(coverages).items() if number)
+    return f"{len(coverages)} deployments x {len(BUCKETS)} buckets: {counts or 'nothing'}"
+
+
+def as_json(coverages: Sequence[Coverage]) -> dict[str, object]:
+    """Everything, cell by cell, and the totals."""
+    return {
+        "deployments": [_coverage_json(coverage) for coverage in coverages],
+        "totals": {status.value: number for status, number in totals(coverages).items()},
+    }
+
+
+def _coverage_json(coverage: Coverage) -> dict[str, object]:
+    deployment, shape = coverage.deployment, coverage.deployment.declared.row
+    return {
+        "deployment": deployment.shape.deployment,
+        "use": deployment.declared.use.id,
+        "gfx": deployment.gpu.gfx,
+        "cu_num": deployment.gpu.cu_num,
+        "recipe": deployment.recipe.name,
+        "shape": f"{shape.model_dim}/{shape.inter_dim}/{shape.expert}/{shape.topk}",
+        "strays": strays(coverage.cells),
+        "buckets": [_cell_json(cell) for cell in coverage.cells],
+    }
+
+
+def _cell_json(cell: Cell) -> dict[str, object]:
+    return {
+        "bucket": cell.bucket,
+        "status": cell.status.value,
+        "note": cell.note,
+        "family": cell.family,
+        "row": str(cell.row.place) if cell.row else None,
+        "also_asks_for": [number.value for number in cell.others],
+        "has_errors": cell.has_errors,
+    }
