@@ -249,6 +249,12 @@ def test_other_versions_are_another_job(declarations: Declarations, what: str, m
     assert only_job(declarations, demo_row()).id != before
 
 
+def test_other_token_counts_are_another_job(declarations: Declarations, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = only_job(declarations, demo_row()).id
+    monkeypatch.setattr(planning, "tokens_of", lambda bucket: range(bucket // 2, bucket + 1))
+    assert only_job(declarations, demo_row()).id != before
+
+
 def test_the_same_plan_twice_is_the_same(declarations: Declarations) -> None:
     rows = [demo_row(), demo_row("1"), demo_row(expert="64")]
     assert plan(declarations, rows, with_defaults=True) == plan(declarations, rows, with_defaults=True)

@@ -198,8 +198,10 @@ def test_an_interrupt_while_a_result_is_told_closes_the_pool(planned: list[Plann
     def interrupt(verified: Verified) -> None:
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as interrupted:
         run(planned, store, Closing(result), fresh=False, done=interrupt)
+    # While someone still holds the traceback, and with it every frame.
+    assert interrupted.tb
     assert closed == [True]
 
 

@@ -16,7 +16,6 @@ RECORD_FORMAT = 1
 _VERIFIER_SOURCES = (
     "activation.py",
     "arithmetic.py",
-    "dispatch.py",
     "kernel_grammar.py",
     "kernel_name.py",
     "oracle.py",

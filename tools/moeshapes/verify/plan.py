@@ -147,6 +147,7 @@ def identity_of(
     return {
         "key": [subject.key.gfx, subject.key.cu_num, *subject.key.shape.cells()],
         "launch": launch,
+        "counts": counts_of(subject.key.shape.token),
         "problem": problem.as_json(),
         "use": subject.use.id,
         "env": dict(subject.use.env),
