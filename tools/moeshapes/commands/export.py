@@ -1,0 +1,51 @@
+"""`moeshapes export`: declared and tuned rows into an AITER checkout."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from moeshapes.cli import FINDINGS, NOTHING_FOUND
+from moeshapes.commands.options import aiter_option, format_option, root_option
+from moeshapes.commands.outcome import counted, show
+from moeshapes.export import AFTERWARDS, ExportResult, FileChange, plan_export, write_export
+from moeshapes.findings import has_errors, printable, render
+from moeshapes.repository import load_declarations
+
+
+@click.command("export")
+@aiter_option
+@click.option("--dry-run", is_flag=True, help="Write nothing; show what would change as a diff.")
+@root_option
+@format_option
+def command(configs: Path, dry_run: bool, root: Path, style: str) -> int:
+    """Merge this repository's untuned and tuned rows into AITER's tables, by key; all of them or none.
+
+    Rows, columns and their order that are there stay as they are. A row of the same key in the same table is replaced;
+    in another one it is a collision, and nothing is written.
+    """
+    declarations, wrong = load_declarations(root)
+    result = ExportResult((), ()) if has_errors(wrong) else plan_export(root, configs, declarations)
+    findings = [*wrong, *result.findings]
+    if not dry_run:
+        write_export(result.changes)
+    if style == "json":
+        changes = [{"file": c.name, "added": c.added, "replaced": c.replaced, "diff": c.diff()} for c in result.changes]
+        found = json.loads(render(findings, "json"))
+        click.echo(json.dumps({"changes": changes, "written": not dry_run, "findings": found}, indent=1))
+        return FINDINGS if has_errors(findings) else NOTHING_FOUND
+    for change in result.changes:
+        _print(change, dry_run, to_stderr=style != "text")
+    for line in AFTERWARDS if result.changes else ():
+        click.echo(line, err=True)
+    return show(findings, style, f"{counted(len(result.changes), 'file')} to change" if dry_run else "")
+
+
+def _print(change: FileChange, dry_run: bool, to_stderr: bool) -> None:
+    if dry_run:
+        click.echo("\n".join(map(printable, change.diff().splitlines())), err=to_stderr)
+    else:
+        counts = f"{counted(change.added, 'row')} added, {change.replaced} replaced"
+        click.echo(f"wrote {printable(change.name)}: {counts}", err=to_stderr)
