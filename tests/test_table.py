@@ -34,7 +34,9 @@ def stem(path: Path) -> str:
 
 
 def judged(table: Table) -> str:
-    return render([*table.findings, *lint_rows(read_tuned_rows(table))], "text")
+    """The faults of the text, and what kernel names show: the examples' times and environments are nobody's."""
+    names = [finding for finding in lint_rows(read_tuned_rows(table)) if "MOE300" < finding.rule.id < "MOE310"]
+    return render([*table.findings, *names], "text")
 
 
 @pytest.mark.parametrize("path", NEGATIVE, ids=stem)

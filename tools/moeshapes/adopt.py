@@ -97,7 +97,7 @@ def _objections(source: Table, rows: Sequence[TunedRow], note: str, declarations
         yield Finding(NO_SOURCE, Place("--source"), "no source is given")
     lines = {row.place.line for row in rows}
     yield from (finding for finding in source.findings if finding.place.line in lines)
-    yield from lint_rows(rows, {row.key.shape: declarations.policy_of(row.key) for row in rows})
+    yield from (found for found in lint_rows(rows, declarations) if found.rule.severity is Severity.ERROR)
     places: defaultdict[Identity, list[Place]] = defaultdict(list)
     for row in rows:
         places[row.key, row.tag].append(row.place)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from moeshapes.kernel_grammar import Template, Value
-from moeshapes.recipe import Format
+from moeshapes.recipe import Format, QType
 
 MAX_LENGTH = 256
 """Longer text is no kernel name: AITER's longest has 140 characters."""
@@ -83,6 +83,16 @@ TEMPLATES = (
         "_ZN5aiter{length:#}fmoe_stage1_{out:bf16}_pertoken{quant:Fp8|Int8}[_blockscale][_doweight]_g1u{g1u1:0|1}"
         "_{tile_m:#}x{tile_n:#}[_{tg:#}tg]_pf{pf:#}E",
     ),
+    Template(
+        "triton_moe1",
+        1,
+        f"triton_moe1_a{{a:bf16|fp8|fp4}}_w{{w:bf16|fp8|fp4}}_{{out:bf16}}_t{_TILE}_w{{warps:#}}_s{{stages:#}}[_{{out_quant:fp8|fp4}}]",
+    ),
+    Template(
+        "triton_moe2",
+        2,
+        f"triton_moe2_a{{a:bf16|fp8|fp4}}_w{{w:bf16|fp8|fp4}}_{{out:bf16}}_t{_TILE}_w{{warps:#}}_s{{stages:#}}_{{mode:atomic|reduce}}",
+    ),
     Template("grouped_gemm", 1, "grouped_gemm1_{a:fp4}[_{layout:gguu|gugu}]"),
     Template("grouped_gemm", 1, "grouped_gemm1_a{a:8}w{w:4}[_{layout:gguu|gugu}]"),
     Template("grouped_gemm", 2, "grouped_gemm2_{a:fp4}[_{layout:gguu|gugu}]"),
@@ -99,6 +109,21 @@ _TOKENS_OF_FORMAT = {
     Format.INT8: ("I8", "Int8", "pertokenInt8"),
     Format.INT4: ("int4", "I4"),
 }
+_CK_QUANT = {
+    number: frozenset({q_type})
+    for number, q_type in enumerate((QType.NO, QType.PER_TENSOR, QType.PER_TOKEN, QType.PER_1X32, QType.PER_1X128))
+}
+"""AITER's QuantType by number (contract 2.2)."""
+_ONE_SCALE_A_ROW = frozenset({QType.PER_TOKEN, QType.PER_TENSOR})
+_ASM_QUANT_TYPES = {
+    **dict.fromkeys(("blockscaleFp8", "blockscaleBf16", "Fp8_blockscale"), frozenset({QType.PER_1X128})),
+    **dict.fromkeys(("pertokenFp8", "pertokenInt8", "Fp8", "Int8"), _ONE_SCALE_A_ROW),
+    "pertokenMXfp4": frozenset({QType.PER_1X32}),
+    **dict.fromkeys(("noquantBf16", "noquantFp16"), frozenset({QType.NO})),
+}
+_MX_FAMILIES = frozenset({"moe2_layout", "grouped_gemm"}).union(
+    family for family in FAMILIES if family.startswith(("flydsl", "mxmoe", "opus", "cktile"))
+)
 _FORMAT_OF_TOKEN = {token: number for number, tokens in _TOKENS_OF_FORMAT.items() for token in tokens}
 
 
@@ -210,6 +235,28 @@ class KernelName:
         return "silu" if self.family == "mxmoe_g1" else self._text("activation")
 
     @property
+    def q_types(self) -> frozenset[QType]:
+        """The quantisations that the name admits; none where it does not tell."""
+        if self.family == "ck_gemm":
+            return _CK_QUANT.get(self._number("quant_type") or 0, frozenset())
+        if self.family in _MX_FAMILIES:
+            return frozenset({QType.PER_1X32})
+        quant = f"{self._text('quant') or ''}{'_blockscale' if self._flag('blockscale') else ''}"
+        return _ASM_QUANT_TYPES.get(quant, frozenset())
+
+    @property
+    def flat(self) -> int | None:
+        """How a one-stage kernel takes its tokens: 0 sorted by the host, 1 as they come, 2 sorted inside."""
+        if self.family != "asm_1stage":
+            return None
+        return 1 if "flat" in self._asm_words else 2 if "emsort" in self._asm_words else 0
+
+    @property
+    def splits_k(self) -> bool:
+        """Whether a CK stage 1 splits K over the grid by the row's ksplit."""
+        return self.family == "ck_gemm" and (self._text("op") or "").endswith("Splitk")
+
+    @property
     def doweight_stage1(self) -> bool | None:
         """Whether the routing weight is applied in stage 1; None where the name does not tell."""
         if self.family == "ck_gemm":
@@ -242,6 +289,16 @@ class KernelName:
     @property
     def waves_per_eu(self) -> int | None:
         return self._number("waves_per_eu", 1)
+
+    @property
+    def warps(self) -> int | None:
+        """Warps of a Triton program."""
+        return self._number("warps")
+
+    @property
+    def stages(self) -> int | None:
+        """Software pipeline stages of a Triton kernel."""
+        return self._number("stages")
 
     @property
     def nt(self) -> bool:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from moeshapes.findings import Finding
-from moeshapes.policy import Deny
+from moeshapes.baseline import new_findings, read_baseline
+from moeshapes.findings import Finding, has_errors
 from moeshapes.root import is_shapes_root, name_from
-from moeshapes.row import UntunedRow
 from moeshapes.rules import lint_rows
-from moeshapes.table import read_table, read_tuned_rows
+from moeshapes.table import Table, read_table, read_tuned_rows
+from moeshapes.waiver import read_waivers, waive
+
+if TYPE_CHECKING:
+    from moeshapes.expand import Declarations
 
 TABLE_FOLDERS = ("generated/aiter/configs", "generated/triton", "aiter/configs")
 """Where tuned tables stand in a repository of shapes, or in an AITER checkout."""
@@ -19,32 +24,54 @@ TABLE_FOLDERS = ("generated/aiter/configs", "generated/triton", "aiter/configs")
 
 @dataclass(frozen=True)
 class LintResult:
-    """What was found among how many readable rows of how many tables."""
+    """What was found among how many readable rows of which tables, and how much of it is not shown."""
 
     findings: tuple[Finding, ...]
     rows: int
-    tables: int
+    tables: tuple[Table, ...]
+    waived: int = 0
+    known: int = 0
+
+    @property
+    def set_aside(self) -> str:
+        """`, 2 waived, 30 in the baseline`; empty where nothing is."""
+        counts = ((self.waived, "waived"), (self.known, "in the baseline"))
+        return "".join(f", {count} {how}" for count, how in counts if count)
 
 
 def tuned_files(root: Path) -> list[Path]:
     """The tuned fused-MoE tables below `root`, in order."""
-    found = (path for folder in TABLE_FOLDERS for path in (root / folder).rglob("*tuned_fmoe*.csv"))
-    return sorted(path for path in found if "untuned" not in path.name)
+    return [path for folder in TABLE_FOLDERS for path in tuned_files_in(root / folder)]
 
 
-def lint_files(files: Iterable[Path], root: Path | None) -> LintResult:
-    """Lints tables. Where `root` declares shapes, their kernel policies count too. Raises OSError."""
-    tables = [read_table(path, name_from(root, path)) for path in files]
+def tuned_files_in(folder: Path) -> list[Path]:
+    """The tuned fused-MoE tables in a folder and those below it, in order."""
+    return sorted(path for path in folder.rglob("*tuned_fmoe*.csv") if "untuned" not in path.name)
+
+
+def lint_files(
+    files: Iterable[Path], root: Path | None, baseline: Path | None = None, today: date | None = None
+) -> LintResult:
+    """Lints tables. What `root` declares and waives counts too; what the baseline has is not shown. Raises OSError."""
+    paths = list(files)
+    tables = tuple(read_table(path, name_from(root, path)) for path in paths)
     rows = [row for table in tables for row in read_tuned_rows(table)]
-    faults = [finding for table in tables for finding in table.findings]
-    judged = lint_rows(rows, _policies(root) if root and is_shapes_root(root) else None)
-    return LintResult((*faults, *judged), len(rows), len(tables))
+    judged = lint_rows(rows, *_declarations(root))
+    found = [*(finding for table in tables for finding in table.findings), *judged]
+    waivers, faults = read_waivers(root, today or date.today()) if root else ([], [])
+    waived = waive(found, rows, waivers)
+    unused = waived.unused if root and set(tuned_files(root)) <= set(paths) else []
+    known, baseline_faults = read_baseline(baseline) if baseline else ({}, [])
+    new = new_findings(waived.findings, tables, known)
+    findings = (*new, *faults, *unused, *baseline_faults)
+    return LintResult(findings, len(rows), tables, waived.count, len(waived.findings) - len(new))
 
 
-def _policies(root: Path) -> Mapping[UntunedRow, tuple[Deny, ...]]:
-    from moeshapes.repository import (
-        load_declarations,
-    )  # an AITER checkout declares nothing: lint it without the schemas
+def _declarations(root: Path | None) -> tuple[Declarations | None, bool]:
+    """What `root` declares, and whether that is without errors; an AITER checkout declares nothing."""
+    if root is None or not is_shapes_root(root):
+        return None, False
+    from moeshapes.repository import load_declarations  # AITER's tables are linted without the schemas
 
-    declarations, _ = load_declarations(root)
-    return {declared.row: declared.deny for declared in declarations.rows if declared.deny}
+    declarations, findings = load_declarations(root)
+    return declarations, not has_errors(findings)

@@ -46,10 +46,10 @@ def select_rows(table: Table, selectors: Sequence[str]) -> tuple[list[TunedRow],
 def _lines_of(table: Table, rows: Iterable[TunedRow], selector: str) -> tuple[set[int], list[Finding]]:
     if selector.isascii() and selector.isdecimal():
         return _line_of(table, rows, int(selector))
-    wanted, problems = _filters(selector)
+    wanted, problems = filters_of(selector)
     if problems:
         return set(), [_bad(selector, problem) for problem in problems]
-    lines = {row.place.line for row in rows if all(_holds(row, column, value) for column, value in wanted)}
+    lines = {row.place.line for row in rows if all(holds(row, column, value) for column, value in wanted)}
     return lines, [] if lines else [_bad(selector, f"no row of {table.name} matches")]
 
 
@@ -62,8 +62,8 @@ def _line_of(table: Table, rows: Iterable[TunedRow], number: int) -> tuple[set[i
     return set(), reasons or [Finding(NOT_READ, Place(table.name, number), "the line is no row that can be read")]
 
 
-def _filters(selector: str) -> tuple[list[tuple[str, str]], list[str]]:
-    """(column, value) pairs, and what is wrong with them."""
+def filters_of(selector: str) -> tuple[list[tuple[str, str]], list[str]]:
+    """The (column, value) pairs of a selector such as `token=8,inter_dim=512`, and what is wrong with them."""
     pairs = [part.partition("=") for part in selector.split(",")]
     return [(column, value) for column, _, value in pairs], list(_problems(pairs))
 
@@ -77,7 +77,7 @@ def _problems(pairs: Iterable[tuple[str, str, str]]) -> Iterator[str]:
             yield f"there is no column `{column}`" + (f": did you mean `{close}`?" if close else "")
 
 
-def _holds(row: TunedRow, column: str, value: str) -> bool:
+def holds(row: TunedRow, column: str, value: str) -> bool:
     """Whether the cell is the value, or the value with its enum's or module's name before it: `Silu`, `bfloat16`."""
     cells = {**dict(zip(UNTUNED_COLUMNS, row.key.shape.cells(), strict=True)), **row.launch()}
     cells |= {"gfx": row.key.gfx, "cu_num": row.key.cu_num, "_tag": row.tag}

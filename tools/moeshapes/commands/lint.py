@@ -2,22 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
-from moeshapes.commands.options import format_option, optional_tables_root_option
+from moeshapes.baseline import write_baseline
+from moeshapes.cli import NOTHING_FOUND
+from moeshapes.commands.options import baseline_option, format_option, optional_tables_root_option
 from moeshapes.commands.outcome import counted, show
-from moeshapes.lint import lint_files, tuned_files
+from moeshapes.lint import LintResult, lint_files, tuned_files, tuned_files_in
 
 
 @click.command("lint")
-@click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("paths", nargs=-1, metavar="[FILE]...", type=click.Path(exists=True, path_type=Path))
 @optional_tables_root_option
+@baseline_option
+@click.option(
+    "--write-baseline",
+    "to_write",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write what is found to a file, for `--baseline`.",
+)
 @format_option
-def command(files: tuple[Path, ...], root: Path | None, style: str) -> int:
-    """Check tuned rows of any AITER fused-MoE table; without FILE, of all below the root."""
-    if root is None and not files:
+def command(
+    paths: tuple[Path, ...], root: Path | None, baseline: Path | None, to_write: Path | None, style: str
+) -> int:
+    """Check tuned rows of any AITER fused-MoE table, or of all in a folder; without FILE, of all below the root."""
+    if root is None and not paths:
         raise click.UsageError("no tables here or above: name the files, run it inside a checkout, or give --root DIR")
-    result = lint_files(files or tuned_files(root or Path()), root)
-    return show(result.findings, style, f"{counted(result.rows, 'readable row')} in {counted(result.tables, 'table')}")
+    if baseline and to_write:
+        raise click.UsageError("--baseline and --write-baseline exclude each other")
+    files = _tables(paths) if paths else tuned_files(root or Path())
+    result = lint_files(files, root, baseline)
+    if to_write:
+        return _write(to_write, result)
+    looked_at = f"{counted(result.rows, 'readable row')} in {counted(len(result.tables), 'table')}"
+    return show(result.findings, style, looked_at + result.set_aside)
+
+
+def _tables(paths: Iterable[Path]) -> list[Path]:
+    """The files named, and the tuned tables of the folders named."""
+    return [file for path in paths for file in (tuned_files_in(path) if path.is_dir() else [path])]
+
+
+def _write(path: Path, result: LintResult) -> int:
+    write_baseline(path, result.findings, result.tables)
+    click.echo(f"moeshapes lint: wrote {counted(len(result.findings), 'finding')} to {path}", err=True)
+    return NOTHING_FOUND

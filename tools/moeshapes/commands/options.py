@@ -31,7 +31,9 @@ def _optional_tables_root(context: click.Context, parameter: click.Parameter, gi
     return root.absolute() if root else None
 
 
-def _aiter_configs(context: click.Context, parameter: click.Parameter, given: Path) -> Path:
+def _aiter_configs(context: click.Context, parameter: click.Parameter, given: Path | None) -> Path | None:
+    if given is None:
+        return None
     configs = find_configs(given.absolute())
     if configs is None:
         raise click.BadParameter(f"{given} is no AITER checkout: it has no aiter/configs, and no tables of its own")
@@ -48,14 +50,19 @@ tables_root_option = click.option("--root", type=_DIRECTORY, callback=_tables_ro
 optional_tables_root_option = click.option(
     "--root", type=_DIRECTORY, callback=_optional_tables_root, help=_TABLES_ROOT_HELP
 )
+_AITER_HELP = "An AITER checkout, or its aiter/configs."
+
 aiter_option = click.option(
-    "--aiter",
-    "configs",
-    type=_DIRECTORY,
-    callback=_aiter_configs,
-    required=True,
-    help="An AITER checkout, or its aiter/configs.",
+    "--aiter", "configs", type=_DIRECTORY, callback=_aiter_configs, required=True, help=_AITER_HELP
+)
+optional_aiter_option = click.option(
+    "--aiter", "configs", type=_DIRECTORY, callback=_aiter_configs, help=_AITER_HELP
 )
 format_option = click.option(
     "--format", "style", type=click.Choice(FORMATS), default="text", show_default=True, help="How findings are printed."
+)
+baseline_option = click.option(
+    "--baseline",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Findings that are known, as `lint --write-baseline` wrote them: only others are shown.",
 )

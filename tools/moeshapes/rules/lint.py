@@ -2,17 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import importlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from moeshapes.findings import Finding
-from moeshapes.policy import Deny
-from moeshapes.row import TunedRow, UntunedRow
-from moeshapes.rules import kernels as kernels  # registers its checks, as every module of rules does
-from moeshapes.rules import policies as policies
-from moeshapes.rules.check import CHECKS, Subject
+from moeshapes.row import TunedRow
+from moeshapes.rules.check import CHECKS, TABLE_CHECKS, Subject, Tables
+
+if TYPE_CHECKING:
+    from moeshapes.expand import Declarations
+
+MODULES = (
+    "agreement",
+    "catalogue",
+    "copies",
+    "declared",
+    "errors",
+    "inert",
+    "kernels",
+    "policies",
+    "reachable",
+    "refusals",
+    "series",
+    "throughput",
+    "tiles",
+    "times",
+)
+"""The modules of rules. Importing one registers its checks."""
+
+for _module in MODULES:
+    importlib.import_module(f"moeshapes.rules.{_module}")
 
 
-def lint_rows(rows: Iterable[TunedRow], policies: Mapping[UntunedRow, tuple[Deny, ...]] | None = None) -> list[Finding]:
-    """Everything that the rules find. `policies` holds what the declared shapes deny."""
-    subjects = (Subject(row, (policies or {}).get(row.key.shape, ())) for row in rows)
-    return [finding for subject in subjects for check in CHECKS for finding in check(subject)]
+def lint_rows(rows: Iterable[TunedRow], declarations: Declarations | None = None, sound: bool = True) -> list[Finding]:
+    """Everything that the rules find in rows that are judged together.
+
+    `declarations` are the repository's. Where they are not `sound`, shapes may be missing from them: no row is then
+    said to be undeclared.
+    """
+    tables = Tables(tuple(rows), declarations if sound else None)
+    subjects = [_subject(row, declarations) for row in tables.rows]
+    by_row = [finding for subject in subjects for check in CHECKS for finding in check(subject)]
+    return by_row + [finding for check in TABLE_CHECKS for finding in check(tables)]
+
+
+def _subject(row: TunedRow, declarations: Declarations | None) -> Subject:
+    if declarations is None:
+        return Subject(row)
+    return Subject(row, declarations.uses_of(row.key), declarations.policy_of(row.key))

@@ -1,4 +1,4 @@
-"""Rules about kernel policies of shape files."""
+"""Rules about what the declared shapes say of a row's kernels."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ DENIED_KERNEL = Rule(
     why="The shape file states why such kernels are wrong for this deployment.",
     fix="Tune the shape without that kernel, or change the policy in the shape file.",
 )
+FUSED_QUANT_UNDER_PAD = Rule(
+    "MOE321", "fused-quant-under-pad", Severity.WARNING,
+    what="A stage 1 that quantises its own output serves a use whose inter_dim is padded.",
+    why="The pad's columns and scales may not be written, and stage 2 reads them: whole NaN rows were seen.",
+    fix="Name a stage 1 without fused quantisation, or verify the row under that use on the GPU.",
+)  # fmt: skip
 
 
 @check
@@ -28,3 +34,15 @@ def denied_kernels(subject: Subject) -> Iterator[Finding]:
                     f"kernelName{column} `{kernel.render()}` is denied by {{{pattern}}} at {deny.place}: {deny.reason}"
                 )
                 yield subject.finding(DENIED_KERNEL, message)
+
+
+@check
+def fused_quant_under_pad(subject: Subject) -> Iterator[Finding]:
+    padded = [use for use in subject.uses if use.intermediate_pad]
+    for column, kernel in subject.parsed:
+        if padded and kernel.stage == 1 and kernel.out_quant:
+            uses = ", ".join(
+                f"`{use.id}` ({use.intermediate_pad} of {subject.row.key.shape.inter_dim})" for use in padded
+            )
+            message = f"kernelName{column} `{kernel.render()}` quantises to {kernel.out_quant} under the pad of {uses}"
+            yield subject.finding(FUSED_QUANT_UNDER_PAD, message)

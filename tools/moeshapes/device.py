@@ -1,0 +1,44 @@
+"""Devices: the peaks that no kernel exceeds, by architecture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from moeshapes.recipe import Format
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """Upper bounds over all boards of an architecture.
+
+    `bandwidth` in bytes a second; `clock` in Hz; `flops_per_cycle` of one compute unit by the format of activations:
+    the matrix units run at the rate of the wider operand. `source` says where the numbers stand.
+    """
+
+    bandwidth: float
+    clock: float
+    flops_per_cycle: Mapping[Format, int]
+    source: str
+
+    def flops(self, cu_num: int, activations: Format) -> float:
+        """Operations a second, infinite for a format that the architecture has no rate for."""
+        rate = self.flops_per_cycle.get(activations)
+        return rate * cu_num * self.clock if rate else float("inf")
+
+
+PEAKS = {
+    "gfx942": Peaks(
+        bandwidth=6.0e12,
+        clock=2.1e9,
+        flops_per_cycle={Format.BF16: 2048, Format.FP8: 4096, Format.INT8: 4096},
+        source="AMD Instinct MI300X (1307 TFLOPS bf16, 2615 fp8, 304 CUs, 2.1 GHz) and MI325X (6 TB/s) data sheets",
+    ),
+    "gfx950": Peaks(
+        bandwidth=8.0e12,
+        clock=2.4e9,
+        flops_per_cycle={Format.BF16: 4096, Format.FP8: 8192, Format.INT8: 8192, Format.FP4: 16384},
+        source="AMD Instinct MI355X data sheet (2.5 PFLOPS bf16, 5 fp8, 10 MXFP4, 256 CUs, 2.4 GHz, 8 TB/s)",
+    ),
+}
+"""Architectures without an entry are not judged."""

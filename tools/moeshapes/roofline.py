@@ -1,0 +1,40 @@
+"""What a fused MoE must move and compute at least, and how long that takes at a device's peaks."""
+
+from __future__ import annotations
+
+from moeshapes.device import PEAKS
+from moeshapes.recipe import Format, format_of
+from moeshapes.row import Key, UntunedRow
+
+_BYTES = {Format.BF16: 2.0, Format.FP8: 1.0, Format.INT8: 1.0, Format.FP4: 0.5, Format.INT4: 0.5}
+
+
+def flops(shape: UntunedRow) -> int:
+    """Operations of both stages: 6 · tokens · topk · model_dim · inter_dim (contract 2.3)."""
+    return 6 * shape.token * shape.topk * shape.model_dim * shape.inter_dim
+
+
+def expert_bytes(shape: UntunedRow) -> float | None:
+    """Bytes of one expert's weights as packed, without scales; None for a format that no recipe has."""
+    weights = format_of(shape.q_dtype_w)
+    return None if weights is None else 3 * shape.model_dim * shape.inter_dim * _BYTES[weights]
+
+
+def expected_experts(shape: UntunedRow) -> float:
+    """Distinct experts that uniform random routing of the bucket's tokens is expected to hit."""
+    missed = max(0.0, 1 - shape.topk / shape.expert) ** shape.token
+    return shape.expert * (1 - missed)
+
+
+def read_time(key: Key, experts: float) -> float | None:
+    """Microseconds to read that many experts' weights at peak bandwidth; None without facts on device or format."""
+    size, peaks = expert_bytes(key.shape), PEAKS.get(key.gfx)
+    return None if size is None or peaks is None else 1e6 * experts * size / peaks.bandwidth
+
+
+def compute_time(key: Key) -> float | None:
+    """Microseconds to compute both stages at the peak rate; None without facts on device or format."""
+    activations, peaks = format_of(key.shape.q_dtype_a), PEAKS.get(key.gfx)
+    return (
+        None if activations is None or peaks is None else 1e6 * flops(key.shape) / peaks.flops(key.cu_num, activations)
+    )

@@ -1,0 +1,60 @@
+"""Rules about tuned rows and declared shapes that do not meet. Only where a repository declares shapes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from moeshapes.findings import Finding
+from moeshapes.row import Key
+from moeshapes.rule import Rule, Severity
+from moeshapes.rules.check import Tables, check_tables
+
+if TYPE_CHECKING:
+    from moeshapes.expand import DeclaredRow
+
+UNDECLARED = Rule(
+    "MOE176", "undeclared-row", Severity.WARNING,
+    what="A tuned row stands in the repository whose key no shape declares.",
+    why="Nobody states how it is called, so it can neither be verified nor missed.",
+    fix="Declare its shape and bucket in shapes/, or remove the row.",
+)  # fmt: skip
+UNSERVED = Rule(
+    "MOE177", "unserved-shape", Severity.INFO,
+    what="A CSV has tuned rows, but none for some buckets that a shape declares for it.",
+    why="These calls run the default path although the shape says that they are to be tuned.",
+    fix="Tune the buckets, or list them under `left_out` with the reason.",
+)  # fmt: skip
+
+
+_OWN_TABLES = "generated/"
+"""Tables of other trees may be linted from within a repository: nobody declares their rows here."""
+
+
+@check_tables
+def undeclared_rows(tables: Tables) -> Iterator[Finding]:
+    if tables.declarations and tables.declarations.rows:
+        for row in tables.rows:
+            if row.place.file.startswith(_OWN_TABLES) and row.key not in tables.declarations.by_key:
+                yield Finding(UNDECLARED, row.place, f"no shape declares {row.key}")
+
+
+@check_tables
+def unserved_shapes(tables: Tables) -> Iterator[Finding]:
+    """One finding a use and GPU. A CSV without any tuned row was never tuned: `coverage` lists it."""
+    if tables.declarations is None:
+        return
+    from moeshapes.repository import csv_path, tuned_name
+
+    served = {row.key for row in tables.rows}
+    files = {row.place.file for row in tables.rows}
+    missing: dict[tuple[str, str, str, int], list[tuple[Key, DeclaredRow]]] = defaultdict(list)
+    for key, declared_rows in tables.declarations.by_key.items():
+        for declared in declared_rows:
+            if key not in served and csv_path(tuned_name(declared.csv)) in files:
+                missing[declared.csv, declared.use.id, key.gfx, key.cu_num].append((key, declared))
+    for (csv, use, gfx, cu_num), rows in missing.items():
+        buckets = ", ".join(str(token) for token in sorted({key.shape.token for key, _ in rows}))
+        message = f"{tuned_name(csv)} has no row of `{use}` on {gfx}/{cu_num} for {buckets} tokens"
+        yield Finding(UNSERVED, min(declared.place for _, declared in rows), message)
