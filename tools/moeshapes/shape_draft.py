@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from moeshapes.dispatch import Caller, bucket_of, is_reachable_bucket
 from moeshapes.document import parse_document
@@ -12,10 +12,10 @@ from moeshapes.expand import Declarations, expand
 from moeshapes.findings import Finding, Place
 from moeshapes.model import Model
 from moeshapes.origin import Origin, find_origin
+from moeshapes.reach import setting_that_reaches
 from moeshapes.recipe import Recipe, recipe_of
 from moeshapes.row import UntunedRow
 from moeshapes.rule import Rule, Severity
-from moeshapes.setting import GATE_MODES, reaches_all, reaching
 from moeshapes.shape import Gpu, read_shape
 from moeshapes.yaml_text import shape_text, tokens_value
 
@@ -143,14 +143,9 @@ def _serving(group: _Group, items: Sequence[tuple[Wanted, Origin]], models: Mapp
     activation = models[group.model].blocks[items[0][1].block].activation
     caller = Caller(group.gpu.gfx, group.recipe, activation, "separated", {})
     buckets = [item.row.token for item, _ in items if is_reachable_bucket(item.row.token)]
-    for gate_mode in GATE_MODES:
-        changed = replace(caller, gate_mode=gate_mode)
-        layout: dict[str, object] = {} if gate_mode == "separated" else {"gate_mode": gate_mode}
-        if reaches_all(changed, buckets):
-            return layout
-        if setting := reaching(changed, buckets):
-            return layout | {"env": {setting.variable: int(setting.value)}}
-    return {}
+    gate_mode, env = setting_that_reaches(caller, buckets) or ("separated", {})
+    found: dict[str, object] = {"gate_mode": gate_mode} if gate_mode != "separated" else {}
+    return found | ({"env": {name: int(value) for name, value in env.items()}} if env else {})
 
 
 def _comments(items: Sequence[tuple[Wanted, Origin]], comment: str) -> Iterator[str]:
