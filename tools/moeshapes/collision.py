@@ -49,7 +49,7 @@ class Scope:
     fixable: bool = False
 
     def holds(self, rows: Iterable[Entry]) -> bool:
-        """Whether the rows meet here and not in one of the trees already. What is AITER's own lies beneath all trees."""
+        """Whether the rows meet here and not in one of the trees already. What is AITER's lies beneath all trees."""
         origins = [row.origins for row in rows if row.origins is not None]
         if not origins:
             return not self.except_in

@@ -29,12 +29,17 @@ def why_not_comparable(one: Entry, other: Entry) -> str:
 def _differences(one: Entry, other: Entry, same_table: bool) -> Iterator[str]:
     if not same_table:
         yield "they come from different tables, so from different tuner runs"
+    yield from differences_in_timing(one, other)
+    if one.us == other.us:
+        yield "they are equal"
+
+
+def differences_in_timing(one: Entry, other: Entry) -> Iterator[str]:
+    """How what the two times include differs."""
     if _as_a_whole(one) != _as_a_whole(other):
         yield "one was timed as a whole, the other stage by stage"
     if _families(one) != _families(other):
         yield f"what is timed differs between kernel families ({_families(one)}, {_families(other)})"
-    if one.us == other.us:
-        yield "they are equal"
 
 
 def _as_a_whole(entry: Entry) -> bool:

@@ -1,4 +1,4 @@
-"""Families: the tuned tables that AITER merges into one, and their rows by key as its merge derives keys (contract 1.3)."""
+"""Families: the tuned tables that AITER merges into one, and their rows by the key that its merge compares."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from math import inf, isnan
 from operator import itemgetter
 from pathlib import Path
 
-from moeshapes.findings import Place
+from moeshapes.findings import Finding, Place
+from moeshapes.line_fault import CRLF
 from moeshapes.row import UNTUNED_COLUMNS
-from moeshapes.table import Kind, Line, Table, canonical_cell, read_table
+from moeshapes.rule import Severity
+from moeshapes.table import BYTE_ORDER_MARK, Kind, Line, Table, canonical_cell, read_table
 
 OWN_CONFIGS, AITER_CONFIGS, TRITON = "generated/aiter/configs", "aiter/configs", "generated/triton"
 FOLDERS = (OWN_CONFIGS, AITER_CONFIGS, TRITON)
@@ -28,6 +30,7 @@ HERE = ""
 """The working tree, where trees have names."""
 _HERE_ALONE = frozenset({HERE})
 _FILLED_WITH_ZERO = "0"
+_HARMLESS_TO_KEYS = frozenset({CRLF, BYTE_ORDER_MARK})
 RowKey = tuple[str, ...]
 
 
@@ -64,8 +67,7 @@ class Entry:
 
     @property
     def place(self) -> Place:
-        """As git names a file of a branch, where the row is not in the working tree."""
-        return Place(f"{self.tree}:{self.table.name}" if self.tree else self.table.name, self.line.number)
+        return in_tree(self.tree, self.table.place(self.line))
 
     def cell(self, column: str) -> str:
         return self.table.cell(self.line, column)
@@ -89,6 +91,11 @@ class Entry:
 
     def __str__(self) -> str:
         return f"{self.place} ({self.us:g} µs, {self.kernels})"
+
+
+def in_tree(tree: str, place: Place) -> Place:
+    """A place in a tree's file: as git names files of branches, where it is not the working tree."""
+    return Place(f"{tree}:{place.file}", place.line, place.column) if tree else place
 
 
 def is_member(folder: str, file: str) -> bool:
@@ -119,6 +126,19 @@ def entries_of(family: Family) -> Iterator[Entry]:
         for line in table.lines:
             if line.cells is not None:
                 yield Entry(file, table, line)
+
+
+def uncompared(table: Table) -> Iterator[Finding]:
+    """What keeps rows of a table from being compared: a broken file, or a row whose key cannot be read."""
+    columns = ("gfx", "cu_num", *UNTUNED_COLUMNS) if table.kind is Kind.TUNED else UNTUNED_COLUMNS
+    read = key_reader(table, columns)
+    errors = [finding for finding in table.findings if finding.rule.severity is Severity.ERROR]
+    suspects = {finding.place.line for finding in errors}
+    unread = {line.number for line in table.lines if line.number in suspects and read(line) is None}
+    for finding in errors:
+        about_file = finding.place.line <= 1 and finding.rule not in _HARMLESS_TO_KEYS
+        if about_file or finding.place.line in unread:
+            yield finding
 
 
 def key_columns(tables: Iterable[Table], shape_columns: Sequence[str]) -> tuple[str, ...]:

@@ -1,21 +1,31 @@
-"""Keys: that no two rows of a family have the same one, here, over an AITER checkout, and with other branches merged."""
+"""Keys: that no two rows of a family have the same one: here, over an AITER checkout, with other branches merged."""
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from moeshapes.collision import Scope, find_collisions
-from moeshapes.family import FOLDERS, Family, entries_of, key_columns, key_reader, read_family
+from moeshapes.family import (
+    AITER_CONFIGS,
+    FOLDERS,
+    OWN_CONFIGS,
+    Family,
+    entries_of,
+    key_columns,
+    key_reader,
+    read_family,
+    uncompared,
+)
 from moeshapes.findings import Finding, Place
-from moeshapes.line_fault import CRLF
+from moeshapes.overlay import Overlay, lay_over
 from moeshapes.root import name_from
-from moeshapes.row import UNTUNED_COLUMNS
 from moeshapes.rule import Rule, Severity
-from moeshapes.table import BYTE_ORDER_MARK, Kind, Table
+from moeshapes.table import Kind, Table
 
 REPEATED_SHAPE = Rule(
     "MOE202",
@@ -26,56 +36,67 @@ REPEATED_SHAPE = Rule(
     fix="Remove one of the rows.",
 )
 
-_HARMLESS_TO_KEYS = frozenset({CRLF, BYTE_ORDER_MARK})
-
 
 @dataclass(frozen=True)
 class KeysResult:
-    """What was found among how many tuned rows of how many tuned tables."""
+    """What was found among how many tuned rows of how many tuned tables; the overlay, where AITER's lie beneath."""
 
     findings: tuple[Finding, ...]
     rows: int
     tables: int
+    overlay: Overlay | None = None
 
 
-def check_keys(root: Path) -> KeysResult:
-    """Checks every family of a repository of shapes, or of an AITER checkout, that `root` is the top folder of."""
-    families = read_families(root)
-    findings = [finding for family in families.values() for finding in (*obstacles(family), *_collisions(family))]
+def check_keys(root: Path, configs: Path | None = None, against: Sequence[str] = ()) -> KeysResult:
+    """Checks every family of a repository of shapes, or of an AITER checkout, that `root` is the top folder of.
+
+    With `configs`, an aiter/configs, our family is laid over the one there. With `against`, names of branches or commits,
+    each is merged with the working tree and with each other. Nothing is written. Raises GitError.
+    """
+    families = {folder: read_family(root / folder, folder, partial(name_from, root)) for folder in FOLDERS}
+    ours = AITER_CONFIGS if families[AITER_CONFIGS].tables else OWN_CONFIGS
+    beneath = {ours: read_family(configs, ours, os.path.relpath)} if configs else {}
+    findings = [finding for family in families.values() for finding in _obstacles(family)]
+    overlay = None
+    for folder, family in families.items():
+        if folder in beneath:
+            overlay = lay_over(beneath[folder], entries_of(family))
+            findings += _overlay_faults(beneath[folder], family, overlay)
+        else:
+            columns = key_columns(family.tuned.values(), family.shape_columns)
+            findings += find_collisions(entries_of(family), columns, Scope(fixable=True))
+    if against:
+        findings += _merge_faults(root, families, against, beneath)
     tuned = [table for family in families.values() for table in family.tuned.values()]
     rows = sum(line.cells is not None for table in tuned for line in table.lines)
-    return KeysResult(tuple(findings), rows, len(tuned))
+    return KeysResult(tuple(findings), rows, len(tuned), overlay)
 
 
-def read_families(root: Path) -> Mapping[str, Family]:
-    """The families of a tree by their folders."""
-    return {folder: read_family(root / folder, folder, partial(name_from, root)) for folder in FOLDERS}
+def _overlay_faults(beneath: Family, ours: Family, overlay: Overlay) -> Iterator[Finding]:
+    for table in beneath.tuned.values():
+        yield from uncompared(table)
+    tables = [*beneath.tuned.values(), *ours.tuned.values()]
+    yield from find_collisions(overlay.entries, key_columns(tables, beneath.shape_columns), Scope())
+    yield from overlay.findings
 
 
-def _collisions(family: Family) -> Iterator[Finding]:
-    columns = key_columns(family.tuned.values(), family.shape_columns)
-    return find_collisions(entries_of(family), columns, Scope(fixable=True))
+def _merge_faults(
+    root: Path, families: Mapping[str, Family], against: Sequence[str], beneath: Mapping[str, Family]
+) -> Iterator[Finding]:
+    from moeshapes.branches import find_merge_faults  # starts processes: most runs do without
+    from moeshapes.tree import Trees
+
+    trees = Trees(root)
+    others = [trees.named(ref) for ref in dict.fromkeys(against)]
+    return find_merge_faults(trees.working(families), others, trees, beneath)
 
 
-def obstacles(family: Family) -> Iterator[Finding]:
+def _obstacles(family: Family) -> Iterator[Finding]:
     """What is wrong with single tables of a family: what keeps rows from being compared, untuned rows that repeat."""
     for table in family.tables.values():
-        yield from _unread(table)
+        yield from uncompared(table)
         if table.kind is Kind.UNTUNED:
             yield from _repeated_shapes(table)
-
-
-def _unread(table: Table) -> Iterator[Finding]:
-    """What kept rows out of this check: a broken file, or a row whose key cannot be read."""
-    columns = ("gfx", "cu_num", *UNTUNED_COLUMNS) if table.kind is Kind.TUNED else UNTUNED_COLUMNS
-    read = key_reader(table, columns)
-    errors = [finding for finding in table.findings if finding.rule.severity is Severity.ERROR]
-    suspects = {finding.place.line for finding in errors}
-    unread = {line.number for line in table.lines if line.number in suspects and read(line) is None}
-    for finding in errors:
-        about_file = finding.place.line <= 1 and finding.rule not in _HARMLESS_TO_KEYS
-        if about_file or finding.place.line in unread:
-            yield finding
 
 
 def _repeated_shapes(table: Table) -> Iterator[Finding]:

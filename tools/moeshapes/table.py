@@ -116,18 +116,19 @@ def read_table(path: Path, name: str | None = None) -> Table:
 def parse_table(content: bytes, name: str) -> Table:
     """Reads a CSV file's bytes. A file that is too large is kept whole and not read."""
     if len(content) > MAX_BYTES:
-        return _unread(content, name, f"the file has more than {MAX_BYTES >> 20} MiB")
+        return unread_table(name, f"the file has more than {MAX_BYTES >> 20} MiB", content)
     pieces = content.split(b"\n")
     raws = [piece + b"\n" for piece in pieces[:-1]] + ([pieces[-1]] if pieces[-1] else [])
     if len(raws) > MAX_LINES:
-        return _unread(content, name, f"the file has more than {MAX_LINES} lines")
+        return unread_table(name, f"the file has more than {MAX_LINES} lines", content)
     if not raws:
         return Table(name, _kind_of(name, ()), (), b"", (), (Finding(EMPTY_FILE, Place(name), "the file is empty"),))
     header, header_findings = _read_header(raws[0], name)
     return _read_lines(name, header, header_findings, raws)
 
 
-def _unread(content: bytes, name: str, message: str) -> Table:
+def unread_table(name: str, message: str, content: bytes = b"") -> Table:
+    """A table that is too large to be read, and why; its content, if at all, is kept whole."""
     return Table(name, _kind_of(name, ()), (), content, (), (Finding(TOO_LARGE, Place(name), message),))
 
 

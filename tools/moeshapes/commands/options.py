@@ -55,9 +55,7 @@ _AITER_HELP = "An AITER checkout, or its aiter/configs."
 aiter_option = click.option(
     "--aiter", "configs", type=_DIRECTORY, callback=_aiter_configs, required=True, help=_AITER_HELP
 )
-optional_aiter_option = click.option(
-    "--aiter", "configs", type=_DIRECTORY, callback=_aiter_configs, help=_AITER_HELP
-)
+optional_aiter_option = click.option("--aiter", "configs", type=_DIRECTORY, callback=_aiter_configs, help=_AITER_HELP)
 format_option = click.option(
     "--format", "style", type=click.Choice(FORMATS), default="text", show_default=True, help="How findings are printed."
 )

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from branches import A, MODELS, git, repository
+from moeshapes.git import Git, GitError, open_git
+from table_text import line, text
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Git:
+    return open_git(repository(tmp_path, {A: [line()]}, other={A: [line(us="70")]}))
+
+
+def test_files_are_read_and_nothing_is_checked_out(opened: Git) -> None:
+    commit = opened.commit("other")
+    files = opened.files(commit, ["generated", "absent"])
+    assert list(files) == [A]
+    content = text(line(us="70"))
+    assert files[A].size == len(content)
+    assert opened.contents([files[A].name] * 2) == {files[A].name: content}
+    assert opened.contents([]) == {}
+    assert (opened.directory / A).read_bytes() == text(line())
+    assert git(opened.directory, "status", "--porcelain") == ""
+
+
+def test_paths_are_below_the_directory_that_was_opened(opened: Git) -> None:
+    below = open_git(opened.directory / "generated" / "aiter")
+    assert list(below.files(below.commit("main"), ["configs"])) == [A.removeprefix("generated/aiter/")]
+
+
+def test_the_merge_base(opened: Git) -> None:
+    main, other = opened.commit("main"), opened.commit("other")
+    assert opened.merge_base(main, other) == main
+    git(opened.directory, "checkout", "--quiet", "--orphan", "alone")
+    git(opened.directory, "commit", "--quiet", "--message", "no parent")
+    assert opened.merge_base(opened.commit("alone"), other) is None
+
+
+@pytest.mark.parametrize("ref", ["main", "other", "HEAD", "refs/heads/other", "other~1", "main^{commit}"])
+def test_names_of_commits(opened: Git, ref: str) -> None:
+    assert len(opened.commit(ref)) == 40
+
+
+@pytest.mark.parametrize(
+    "ref",
+    [
+        *("", "-", "--all", "--upload-pack=touch pwned", "-n1", "--output=pwned", "--end-of-options"),
+        *("absent", "main:models", "main..other", "^main", "ma in", "main\n", "main\x1b[2J", f"main:{MODELS}"),
+    ],
+)
+def test_what_names_no_commit_is_refused_in_one_line(opened: Git, ref: str) -> None:
+    with pytest.raises(GitError) as refused:
+        opened.commit(ref)
+    assert "\n" not in str(refused.value)
+    assert "\x1b" not in str(refused.value)
+    assert not (opened.directory / "pwned").exists()
+
+
+def test_outside_of_a_repository(tmp_path: Path) -> None:
+    with pytest.raises(GitError, match="not a git repository"):
+        open_git(tmp_path)
+
+
+def test_without_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(GitError, match="git was not found"):
+        open_git(tmp_path)
+
+
+def test_a_hooks_environment_names_another_repository(opened: Git, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_DIR", "/nowhere")
+    assert open_git(opened.directory).commit("main") == opened.commit("main")
+
+
+def test_an_object_that_is_not_there(opened: Git) -> None:
+    with pytest.raises(GitError, match="does not have the object"):
+        opened.contents(["0" * 40])
