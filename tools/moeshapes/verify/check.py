@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from moeshapes.problem import Problem
 from moeshapes.verify.job import Job
 from moeshapes.verify.numerics import PROTOCOL, Judgement, Target, by_token, judge, target_of, worst_of
 from moeshapes.verify.poison import Poison
-from moeshapes.verify.runs import A, Run, runs_of
+from moeshapes.verify.runs import FULL_RUNS_UP_TO, A, Run, runs_of
 from moeshapes.workload import Call, Layer, draw_calls, draw_layer
 
 _SENTINEL = 1.0
@@ -62,14 +62,18 @@ def check(job: Job, backend: Backend, cache: LayerCache, progress: Callable[[], 
     layer, prepared = cache.get(job, backend)
     arithmetic = _arithmetic(job)
     arm = prepared.arm(job.launch, job.token)
-    calls = [draw_calls(layer, count, job.seed + count) for count in job.counts]
-    targets, baseline_target = _targets(job, layer, calls, arithmetic)
+    probed: set[tuple[int, int]] = set()
     counts, reasons = {}, []
-    for position, count in enumerate(job.counts):
-        seen = _run_all(arm, runs_of(job.token, position), calls[position], targets[position], progress)
-        counts[str(count)] = _count_summary(seen, targets[position])
-        reasons += [f"at {count} tokens: {reason}" for reason in _reasons(seen)]
-    stages = _stages(arm, calls[0][A], targets[0][A], layer.problem.topk, arithmetic)
+    stages: dict[str, float] = {}
+    baseline = None
+    for position, trial in enumerate(_trials(job, layer, arithmetic)):
+        seen = _run_all(arm, runs_of(job.token, position), trial, progress)
+        counts[str(trial.count)] = _count_summary(seen, trial.targets)
+        reasons += [f"at {trial.count} tokens: {reason}" for reason in _reasons(seen)]
+        probed.update(pair for call in trial.calls for pair in call.probes)
+        if position == 0:
+            stages = _stages(arm, trial.calls[A], trial.targets[A], layer.problem.topk, arithmetic)
+            baseline = _baseline(job, prepared, arm, trial.calls[A], trial.baseline)
     reasons += [f"{name} alone is off: {share:.3g} of its limit" for name, share in stages.items() if not share <= 1]
     numerics: dict[str, Any] = {
         "protocol": PROTOCOL,
@@ -77,9 +81,9 @@ def check(job: Job, backend: Backend, cache: LayerCache, progress: Callable[[], 
         "arithmetic": arithmetic.as_json(),
         "counts": counts,
         "stages": stages,
-        "probes": _probe_share(layer, calls),
+        "probes": _probe_share(layer.problem, len(probed)),
         "weight_sets": len(layer.w1),
-        "baseline": _baseline(job, prepared, arm, calls[0][A], baseline_target),
+        "baseline": baseline,
     }
     if reasons:
         reasons += [departure.value for departure in arithmetic.departures if _matters(departure, layer.problem)]
@@ -102,35 +106,57 @@ def _matters(departure: Departure, problem: Problem) -> bool:
     return has[departure]
 
 
-Calls = tuple[Call, ...]
+@dataclass(frozen=True)
+class _Trial:
+    """The calls of one token count with their targets, and the target of the baseline for call A where it is wanted."""
+
+    count: int
+    calls: Sequence[Call]
+    targets: Sequence[Target]
+    baseline: Target | None
 
 
-def _targets(
-    job: Job, layer: Layer, calls: Sequence[Calls], arithmetic: Arithmetic
-) -> tuple[list[list[Target]], Target | None]:
-    """A target for every call, and that of the baseline's one call where a row is judged."""
+def _trials(job: Job, layer: Layer, arithmetic: Arithmetic) -> Iterator[_Trial]:
+    """A trial for each token count. Those of small buckets share one pass over the weights, those of large ones memory."""
+    together = len(job.counts) if job.token <= FULL_RUNS_UP_TO else 1
+    for start in range(0, len(job.counts), together):
+        yield from _group(job, layer, arithmetic, job.counts[start : start + together], with_baseline=start == 0)
+
+
+def _group(
+    job: Job, layer: Layer, arithmetic: Arithmetic, counts: Sequence[int], with_baseline: bool
+) -> Iterator[_Trial]:
+    calls = [_drawn(job, layer, count) for count in counts]
     flat = [call for group in calls for call in group]
     passes = [oracle.Pass(flat, None), oracle.Pass(flat, arithmetic)]
     fallback = default_arithmetic(job.problem.recipe, job.token)
-    if job.launch is not None:
+    if job.launch is not None and with_baseline:
         passes.append(oracle.Pass([calls[0][A]], fallback))
     exact, modelled, *baseline = oracle.references(layer, passes)
     topk, width = layer.problem.topk, len(calls[0])
-    found = [target_of(o, r, topk, arithmetic.modelled) for o, r in zip(exact, modelled, strict=True)]
-    grouped = [found[start : start + width] for start in range(0, len(found), width)]
-    return grouped, target_of(exact[A], baseline[0][0], topk, fallback.modelled) if baseline else None
+    targets = [target_of(o, r, topk, arithmetic.modelled) for o, r in zip(exact, modelled, strict=True)]
+    without_row = [target_of(exact[A], found[0], topk, fallback.modelled) for found in baseline]
+    for index, count in enumerate(counts):
+        own = targets[index * width : (index + 1) * width]
+        yield _Trial(count, calls[index], own, without_row[0] if without_row and index == 0 else None)
+
+
+def _drawn(job: Job, layer: Layer, count: int) -> Sequence[Call]:
+    """The calls that the bucket's runs use."""
+    used = 1 + max(run.call for run in runs_of(job.token, 0))
+    return draw_calls(layer, count, job.seed + count)[:used]
 
 
 def _run_all(
-    arm: Arm, runs: tuple[Run, ...], calls: Calls, targets: list[Target], progress: Callable[[], None]
+    arm: Arm, runs: Sequence[Run], trial: _Trial, progress: Callable[[], None]
 ) -> _Seen:
     seen = _Seen()
     for number, run in enumerate(runs, start=1):
-        output, intact = _run_one(arm, run, calls[run.call])
-        seen.judgements.append((number, judge(output, targets[run.call])))
+        output, intact = _run_one(arm, run, trial.calls[run.call])
+        seen.judgements.append((number, judge(output, trial.targets[run.call])))
         seen.overwritten |= not intact
         if run.poison is None and run.call == A:
-            seen.repeats.append(_logical(output, targets[A]))
+            seen.repeats.append(_logical(output, trial.targets[A]))
         progress()
     return seen
 
@@ -170,7 +196,7 @@ def _how_far(worst: Judgement) -> str:
     return f"token {worst.worst_token} is off by {worst.worst:.3g} of its limit"
 
 
-def _count_summary(seen: _Seen, targets: list[Target]) -> dict[str, Any]:
+def _count_summary(seen: _Seen, targets: Sequence[Target]) -> dict[str, Any]:
     judgements = [judgement for _, judgement in seen.judgements]
     worst = worst_of(judgements)
     first = seen.repeats[0]
@@ -213,11 +239,9 @@ def _stages(arm: Arm, call: Call, target: Target, topk: int, arithmetic: Arithme
     return {"stage 1": float(first_share.max()), "stage 2": second.worst}
 
 
-def _probe_share(layer: Layer, calls: Sequence[Calls]) -> dict[str, float]:
-    problem = layer.problem
-    probed = {pair for group in calls for call in group for pair in call.probes}
+def _probe_share(problem: Problem, probed: int) -> dict[str, float]:
     pairs = problem.expert * -(-problem.logical_model_dim // problem.k_block)
-    return {"probed": len(probed), "pairs": pairs, "share": len(probed) / pairs}
+    return {"probed": probed, "pairs": pairs, "share": probed / pairs}
 
 
 def _baseline(job: Job, prepared: Prepared, arm: Arm, call: Call, target: Target | None) -> dict[str, Any] | None:

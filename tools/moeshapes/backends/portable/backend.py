@@ -1,0 +1,280 @@
+"""Rows of `triton_moe*` kernels, run as named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+
+from moeshapes.backends.portable import kernels
+from moeshapes.backends.portable.sorting import Sorted, sort_slots
+from moeshapes.kernel_name import KernelName, parse
+from moeshapes.problem import Problem
+from moeshapes.quant import Quantised, Spec, activation_spec, fp8_dtype, quantise
+from moeshapes.recipe import Format, QType, Recipe
+from moeshapes.workload import Call, Layer
+
+_ACTIVATIONS = {"silu": kernels.SILU, "gelu": kernels.GELU, "swiglu": kernels.SWIGLU, "situv2": kernels.SITUV2}
+_KINDS = {QType.NO: kernels.PLAIN, QType.PER_TOKEN: kernels.ROW, QType.PER_1X128: kernels.WIDE, QType.PER_1X32: kernels.MX}
+_DOT_FORMATS = {Format.BF16: "bf16", Format.FP8: "e4m3", Format.FP4: "e2m1"}
+_QUANTISED_OUTPUT = {None: kernels.TO_BF16, "fp8": kernels.TO_FP8, "fp4": kernels.TO_FP4}
+_QUANTISER_TILE = (4, 512)
+
+
+class UnsupportedRow(ValueError):
+    """A row or recipe that this backend has no kernels for."""
+
+
+def default_launch(recipe: Recipe, tokens: int) -> dict[str, Any]:
+    """Fixed tiles by token tier, never fused: what a row must beat, as AITER's own fallback is for its rows."""
+    block_m, warps = (16, 4) if tokens <= 64 else (32, 4) if tokens < 2048 else (64, 4)
+    formats = f"a{recipe.a.value}_w{recipe.w.value}_bf16"
+    tile = f"t{block_m}x128x128_w{warps}_s2"
+    return {
+        "block_m": block_m,
+        "ksplit": 0,
+        "kernelName1": f"triton_moe1_{formats}_{tile}",
+        "kernelName2": f"triton_moe2_{formats}_{tile}_atomic",
+        "run_1stage": 0,
+        "xbf16": 0,
+        "flat": 0,
+    }
+
+
+class PortableBackend:
+    """Backend of `portable`. On a GPU its results are the GPU's own; in Triton's interpreter they are emulated."""
+
+    name = "portable"
+
+    def __init__(self) -> None:
+        self.emulated = not torch.cuda.is_available()
+
+    def prepare(self, layer: Layer) -> PortableLayer:
+        return PortableLayer(layer)
+
+
+class PortableLayer:
+    """Weights stacked a set after another, packed as they are."""
+
+    def __init__(self, layer: Layer) -> None:
+        recipe = layer.problem.recipe
+        if recipe.q_type not in _KINDS or recipe.w is Format.INT4:
+            raise UnsupportedRow(f"the portable backend has no kernels for {recipe.name}")
+        self.layer = layer
+        self.w1 = _stacked(layer.w1)
+        self.w2 = _stacked(layer.w2)
+
+    def arm(self, launch: Mapping[str, Any] | None, token: int) -> PortableArm:
+        row = launch or default_launch(self.layer.problem.recipe, token)
+        first, second = (_triton_name(row[column], stage) for column, stage in (("kernelName1", 1), ("kernelName2", 2)))
+        return PortableArm(self, int(row["block_m"]), first, second)
+
+
+def _stacked(weights: list[Quantised]) -> Quantised:
+    first = weights[0]
+    scales = None if first.scales is None else torch.stack([w.scales for w in weights if w.scales is not None])
+    return Quantised(first.spec, torch.stack([w.codes for w in weights]), scales)
+
+
+def _triton_name(name: str, stage: int) -> KernelName:
+    parsed = parse(name)
+    if parsed is None or parsed.family != f"triton_moe{stage}":
+        raise UnsupportedRow(f"{name} is no stage-{stage} kernel of the portable backend")
+    return parsed
+
+
+@dataclass(frozen=True)
+class _Tile:
+    m: int
+    n: int
+    k: int
+    warps: int
+    stages: int
+
+    @classmethod
+    def of(cls, name: KernelName) -> _Tile:
+        sizes = (name.tile_m, name.tile_n, name.tile_k, name.warps, name.stages)
+        return cls(*(size or 0 for size in sizes))
+
+
+class PortableArm:
+    """One pair of kernels over a prepared layer."""
+
+    def __init__(self, prepared: PortableLayer, block_m: int, first: KernelName, second: KernelName) -> None:
+        self.prepared = prepared
+        self.layer = prepared.layer
+        self.problem: Problem = prepared.layer.problem
+        self.block_m = block_m
+        self.first = first
+        self.second = second
+        self._refuse_mismatch()
+
+    def _refuse_mismatch(self) -> None:
+        recipe = self.problem.recipe
+        for name in (self.first, self.second):
+            if (name.a, name.w) != (recipe.a, recipe.w):
+                raise UnsupportedRow(f"{name.render()} does not take the formats of {recipe.name}")
+            if name.tile_m != self.block_m:
+                raise UnsupportedRow(f"{name.render()} reads tiles of {name.tile_m} rows, block_m is {self.block_m}")
+        fused = self.first.out_quant
+        if fused and (recipe.q_type is not QType.PER_1X32 or fused != recipe.a.value):
+            raise UnsupportedRow(f"{self.first.render()} writes {fused}, which stage 2 of {recipe.name} does not read")
+
+    def launched(self) -> list[str]:
+        return [self.first.render(), self.second.render()]
+
+    def stages(self) -> PortableStages:
+        return PortableStages(self)
+
+    def run(self, call: Call, out: Tensor | None = None) -> Tensor:
+        tiles = sort_slots(call.topk_ids, self.problem.expert, self.block_m)
+        result = self.second_stage(call, tiles, self.first_stage(call, tiles))
+        if out is None:
+            return result
+        out[: call.tokens] = result
+        return out
+
+    # --- stage 1
+
+    def first_stage(self, call: Call, tiles: Sorted) -> Quantised:
+        """The intermediate in sorted rows; filling rows are left as they were."""
+        spec = activation_spec(self.problem.recipe, self.problem.fnuz)
+        codes, scales = _buffers(tiles.ids.shape[0], self.problem.inter_dim, spec if self.first.out_quant else None, call)
+        self._launch_first(call, tiles, quantise_activations(call.activations, spec), codes, scales)
+        if self.first.out_quant or spec.is_plain:
+            return Quantised(spec, codes, scales)
+        return quantise_activations(codes, spec)
+
+    def _launch_first(self, call: Call, tiles: Sorted, x: Quantised, codes: Tensor, scales: Tensor | None) -> None:
+        problem, tile, activation = self.problem, _Tile.of(self.first), self.problem.activation
+        kernels.stage1[(tiles.tiles, triton.cdiv(problem.inter_dim, tile.n))](
+            _bytes(x.codes), _or_codes(x), *self._weights(self.prepared.w1), _or_any(self.layer.bias1, codes),
+            _bytes(codes), codes if scales is None else scales, tiles.ids, tiles.tile_expert, self.layer.set_of, call.topk_weights,
+            call.tokens, problem.expert, problem.model_dim, problem.inter_dim, problem.topk,
+            *_set_strides(self.prepared.w1),
+            activation.limit or 0.0, activation.alpha or 0.0, activation.beta or 1.0, activation.linear_beta or 1.0,
+            **self._formats(), ACTIVATION=_ACTIVATIONS[activation.kind], HAS_LIMIT=bool(activation.limit),
+            HAS_BIAS=self.layer.bias1 is not None, DOWEIGHT=problem.doweight_stage1,
+            TO=_QUANTISED_OUTPUT[self.first.out_quant], **_launch_options(tile),
+        )  # fmt: skip
+
+    # --- stage 2
+
+    def second_stage(self, call: Call, tiles: Sorted, intermediate: Quantised) -> Tensor:
+        problem, device = self.problem, call.activations.device
+        if self.second.mode == "atomic":
+            total = torch.zeros((call.tokens, problem.model_dim), dtype=torch.float32, device=device)
+            self._launch_second(call, tiles, intermediate, total)
+            return total.bfloat16()
+        slots = torch.empty((call.tokens * problem.topk, problem.model_dim), dtype=torch.bfloat16, device=device)
+        self._launch_second(call, tiles, intermediate, slots)
+        return slots.unflatten(0, (call.tokens, problem.topk)).sum(dim=1, dtype=torch.float32).bfloat16()
+
+    def _launch_second(self, call: Call, tiles: Sorted, hidden: Quantised, out: Tensor) -> None:
+        problem, tile = self.problem, _Tile.of(self.second)
+        kernels.stage2[(tiles.tiles, triton.cdiv(problem.model_dim, tile.n))](
+            _bytes(hidden.codes), _or_codes(hidden), *self._weights(self.prepared.w2), _or_any(self.layer.bias2, out),
+            out, tiles.ids, tiles.tile_expert, self.layer.set_of, call.topk_weights,
+            call.tokens, problem.expert, problem.inter_dim, problem.model_dim, problem.topk,
+            *_set_strides(self.prepared.w2),
+            **self._formats(), HAS_BIAS=self.layer.bias2 is not None, WEIGH=not problem.doweight_stage1,
+            ATOMIC=self.second.mode == "atomic", **_launch_options(tile),
+        )  # fmt: skip
+
+    # --- arguments
+
+    def _weights(self, weight: Quantised) -> tuple[Tensor, Tensor]:
+        return _bytes(weight.codes), _or_codes(weight)
+
+    def _formats(self) -> dict[str, Any]:
+        recipe = self.problem.recipe
+        return {
+            "KIND": _KINDS[recipe.q_type],
+            "A_FORMAT": _DOT_FORMATS[recipe.a],
+            "W_FORMAT": _DOT_FORMATS[recipe.w],
+            "A_PER_BYTE": 2 if recipe.a is Format.FP4 else 1,
+            "W_PER_BYTE": 2 if recipe.w is Format.FP4 else 1,
+        }
+
+
+def _launch_options(tile: _Tile) -> dict[str, int]:
+    return {"BM": tile.m, "BN": tile.n, "BK": tile.k, "num_warps": tile.warps, "num_stages": tile.stages}
+
+
+def _set_strides(weight: Quantised) -> tuple[int, int]:
+    return weight.codes.stride(0), 0 if weight.scales is None else weight.scales.stride(0)
+
+
+def _bytes(codes: Tensor) -> Tensor:
+    """fp8 as bytes: a kernel names the format itself, and a masked load has no fp8 zero."""
+    return codes.view(torch.uint8) if codes.element_size() == 1 else codes
+
+
+def _or_codes(quantised: Quantised) -> Tensor:
+    """The scales, or some pointer that a kernel without scales never reads."""
+    return quantised.codes if quantised.scales is None else quantised.scales
+
+
+def _or_any(tensor: Tensor | None, other: Tensor) -> Tensor:
+    return other if tensor is None else tensor
+
+
+def _buffers(rows: int, columns: int, spec: Spec | None, call: Call) -> tuple[Tensor, Tensor | None]:
+    """Uninitialised codes and scales for MX values, or for None a bf16 matrix."""
+    device = call.activations.device
+    if spec is None:
+        return torch.empty((rows, columns), dtype=torch.bfloat16, device=device), None
+    scales = torch.empty((rows, columns // 32), dtype=torch.uint8, device=device)
+    if spec.number is Format.FP4:
+        return torch.empty((rows, columns // 2), dtype=torch.uint8, device=device), scales
+    return torch.empty((rows, columns), dtype=fp8_dtype(spec.fnuz), device=device), scales
+
+
+def quantise_activations(x: Tensor, spec: Spec) -> Quantised:
+    """Quantises bf16 `[rows, K]`: MX by a kernel of its own, the rest by plain torch."""
+    if spec.is_plain or spec.q_type is not QType.PER_1X32:
+        return quantise(x, spec)
+    rows, columns = x.shape
+    fp4 = spec.number is Format.FP4
+    codes = torch.empty((rows, columns // 2 if fp4 else columns), dtype=torch.uint8 if fp4 else fp8_dtype(spec.fnuz), device=x.device)
+    scales = torch.empty((rows, columns // 32), dtype=torch.uint8, device=x.device)
+    block_m, block_n = _QUANTISER_TILE
+    grid = (triton.cdiv(rows, block_m), triton.cdiv(columns, block_n))
+    to = kernels.TO_FP4 if fp4 else kernels.TO_FP8
+    kernels.quantise_mx[grid](x, _bytes(codes), scales, rows, columns, TO=to, BM=block_m, BN=block_n)
+    return Quantised(spec, codes, scales)
+
+
+class PortableStages:
+    """The stages of a portable arm, alone."""
+
+    def __init__(self, arm: PortableArm) -> None:
+        self.arm = arm
+
+    def first(self, call: Call) -> Tensor:
+        tiles, row_of_slot = self._lay_out(call)
+        values = self.arm.first_stage(call, tiles).dequantise()
+        return values[row_of_slot, : self.arm.problem.logical_inter_dim]
+
+    def second(self, call: Call, intermediate: Tensor) -> Tensor:
+        """`intermediate` is on the recipe's grid, so that quantising it again gives the same values."""
+        tiles, row_of_slot = self._lay_out(call)
+        problem = self.arm.problem
+        values = torch.zeros((tiles.ids.shape[0], problem.inter_dim), dtype=torch.bfloat16, device=intermediate.device)
+        values[row_of_slot, : problem.logical_inter_dim] = intermediate.bfloat16()
+        spec = activation_spec(problem.recipe, problem.fnuz)
+        return self.arm.second_stage(call, tiles, quantise_activations(values, spec))
+
+    def _lay_out(self, call: Call) -> tuple[Sorted, Tensor]:
+        """The tiles, and the sorted row of each (token * k + slot)."""
+        topk = self.arm.problem.topk
+        tiles = sort_slots(call.topk_ids, self.arm.problem.expert, self.arm.block_m)
+        token, slot = (tiles.ids & 0xFFFFFF).long(), (tiles.ids >> 24).long()
+        live = (token < call.tokens).nonzero().flatten()
+        row_of_slot = torch.empty(call.tokens * topk, dtype=torch.int64, device=live.device)
+        row_of_slot[token[live] * topk + slot[live]] = live
+        return tiles, row_of_slot
