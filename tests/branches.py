@@ -30,7 +30,7 @@ def commit(root: Path, tables: Tables) -> None:
 
 
 def repository(root: Path, base: Tables, **branches: Tables) -> Path:
-    """A repository of shapes whose branches each grew by one commit from `base`; `main` is checked out, and is `base`."""
+    """A repository of shapes. Its branches grew by a commit each from `main`, which is `base` and is checked out."""
     git(root, "init", "--quiet")
     for folder in ("models", "shapes"):
         write(root / folder / ".gitkeep", b"")

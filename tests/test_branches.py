@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from branches import A, B, MODELS, Tables, commit, git, repository
+from branches import MODELS, A, B, Tables, commit, git, repository
 from moeshapes.branches import CHANGED_TWICE
 from moeshapes.collision import ACTIVATION_IGNORED, COLLISION
 from moeshapes.findings import Finding

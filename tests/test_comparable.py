@@ -30,6 +30,7 @@ def entry(name: str = "a_tuned_fmoe.csv", **cells: str) -> Entry:
         (entry(), entry(kernelName1=OTHER_TILE), "equal"),
         (entry(), entry("b_tuned_fmoe.csv", kernelName1=OTHER_TILE, us="70"), "different tables"),
         (entry(), entry(us="70", **MXMOE), "as a whole"),
+        (entry(), entry(us="70", us2="0"), "as a whole"),
         (entry(), entry(us="70", **MXMOE), "kernel families"),
         (entry(us="0"), entry(), "0 µs is no measurement"),
         (entry(), entry(us="-3"), "-3 µs is no measurement"),

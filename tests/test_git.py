@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from branches import A, MODELS, git, repository
+from branches import MODELS, A, git, repository
 from moeshapes.git import Git, GitError, open_git
 from table_text import line, text
 

@@ -87,7 +87,7 @@ class _Pair:
         return rows
 
     def laid_over(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        return lay_over(self._beneath, entries).entries if self._beneath else entries
+        return lay_over(self._beneath, entries, self.columns).entries if self._beneath else entries
 
     def merge(self, ancestor: Family) -> tuple[list[Entry], list[Finding]]:
         """The rows of both trees merged, each with the trees that have it; and a finding where both changed a row."""

@@ -11,7 +11,7 @@ from moeshapes.row import LAUNCH_COLUMNS
 
 
 def same_launch(one: Entry, other: Entry) -> bool:
-    """Whether both rows run the same kernels in the same way, so that it does not matter which of them stays."""
+    """Whether both rows run the same kernels in the same way."""
     return all(one.canonical(column) == other.canonical(column) for column in LAUNCH_COLUMNS)
 
 
@@ -20,14 +20,13 @@ def why_not_comparable(one: Entry, other: Entry) -> str:
     lost = [entry for entry in (one, other) if not (isfinite(entry.us) and entry.us > 0)]
     if lost:
         return f"{lost[0].us:g} µs is no measurement"
-    same_table = (one.table.name, one.tree) == (other.table.name, other.tree)
-    if same_launch(one, other) and (same_table or one.us == other.us):
+    if one.us == other.us and same_launch(one, other):
         return ""
-    return "; ".join(_differences(one, other, same_table))
+    return "; ".join(_differences(one, other))
 
 
-def _differences(one: Entry, other: Entry, same_table: bool) -> Iterator[str]:
-    if not same_table:
+def _differences(one: Entry, other: Entry) -> Iterator[str]:
+    if (one.table.name, one.tree) != (other.table.name, other.tree):
         yield "they come from different tables, so from different tuner runs"
     yield from differences_in_timing(one, other)
     if one.us == other.us:

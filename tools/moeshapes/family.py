@@ -120,12 +120,12 @@ def read_family(folder: Path, kind: str, shown: Callable[[Path], str]) -> Family
     return Family({file: read_table(paths[file], shown(paths[file])) for file in files})
 
 
-def entries_of(family: Family) -> Iterator[Entry]:
+def entries_of(family: Family, origins: frozenset[str] | None = _HERE_ALONE) -> Iterator[Entry]:
     """The tuned rows in merged order, those included whose key cannot be read."""
     for file, table in family.tuned.items():
         for line in table.lines:
             if line.cells is not None:
-                yield Entry(file, table, line)
+                yield Entry(file, table, line, origins=origins)
 
 
 def uncompared(table: Table) -> Iterator[Finding]:

@@ -50,8 +50,8 @@ class KeysResult:
 def check_keys(root: Path, configs: Path | None = None, against: Sequence[str] = ()) -> KeysResult:
     """Checks every family of a repository of shapes, or of an AITER checkout, that `root` is the top folder of.
 
-    With `configs`, an aiter/configs, our family is laid over the one there. With `against`, names of branches or commits,
-    each is merged with the working tree and with each other. Nothing is written. Raises GitError.
+    With `configs`, an aiter/configs, our family is laid over the one there. With `against`, names of branches or
+    commits, each is merged with the working tree and with each other. Nothing is written. Raises GitError.
     """
     families = {folder: read_family(root / folder, folder, partial(name_from, root)) for folder in FOLDERS}
     ours = AITER_CONFIGS if families[AITER_CONFIGS].tables else OWN_CONFIGS
@@ -60,8 +60,8 @@ def check_keys(root: Path, configs: Path | None = None, against: Sequence[str] =
     overlay = None
     for folder, family in families.items():
         if folder in beneath:
-            overlay = lay_over(beneath[folder], entries_of(family))
-            findings += _overlay_faults(beneath[folder], family, overlay)
+            overlay, found = _check_over(beneath[folder], family)
+            findings += found
         else:
             columns = key_columns(family.tuned.values(), family.shape_columns)
             findings += find_collisions(entries_of(family), columns, Scope(fixable=True))
@@ -72,12 +72,12 @@ def check_keys(root: Path, configs: Path | None = None, against: Sequence[str] =
     return KeysResult(tuple(findings), rows, len(tuned), overlay)
 
 
-def _overlay_faults(beneath: Family, ours: Family, overlay: Overlay) -> Iterator[Finding]:
-    for table in beneath.tuned.values():
-        yield from uncompared(table)
+def _check_over(beneath: Family, ours: Family) -> tuple[Overlay, list[Finding]]:
     tables = [*beneath.tuned.values(), *ours.tuned.values()]
-    yield from find_collisions(overlay.entries, key_columns(tables, beneath.shape_columns), Scope())
-    yield from overlay.findings
+    columns = key_columns(tables, beneath.shape_columns)
+    overlay = lay_over(beneath, entries_of(ours), columns)
+    obstacles = [finding for table in beneath.tuned.values() for finding in uncompared(table)]
+    return overlay, [*obstacles, *find_collisions(overlay.entries, columns, Scope()), *overlay.findings]
 
 
 def _merge_faults(

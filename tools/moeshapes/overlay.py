@@ -1,12 +1,12 @@
-"""Overlays: the tuned tables of an AITER checkout with ours laid over them, row by row, as an export would leave them."""
+"""Overlays: the tuned tables of an AITER checkout with ours laid over them row by row, as an export leaves them."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from moeshapes.family import Entry, Family, Keys, RowKey, entries_of, key_columns, merge_order
+from moeshapes.family import Entry, Family, Keys, RowKey, entries_of, merge_order
 from moeshapes.findings import Finding
 from moeshapes.rule import Rule, Severity
 
@@ -47,34 +47,27 @@ class Identity:
         return None if key is None else (*key, entry.cell("_tag"))
 
 
-def lay_over(beneath: Family, ours: Iterable[Entry]) -> Overlay:
+def lay_over(beneath: Family, ours: Iterable[Entry], columns: Sequence[str]) -> Overlay:
     """Lays rows of ours over a family of AITER's: same-named tables are merged by key, others are added.
 
-    Rows of AITER's that ours do not name stay. Both kinds of rows whose key cannot be read stay too.
+    `columns` are those that the merge of both compares. Rows of AITER's that ours do not name stay; so do, on both sides,
+    rows whose key cannot be read.
     """
-    columns = key_columns(beneath.tuned.values(), beneath.shape_columns)
     identity = Identity(columns)
-    own: defaultdict[str, defaultdict[RowKey | None, list[Entry]]] = defaultdict(lambda: defaultdict(list))
+    waiting: defaultdict[tuple[str, RowKey | None], list[Entry]] = defaultdict(list)
     for entry in ours:
-        own[entry.file][identity.of(entry)].append(entry)
-    theirs: defaultdict[str, list[Entry]] = defaultdict(list)
-    for entry in entries_of(beneath):
-        theirs[entry.file].append(replace(entry, origins=None))
+        waiting[entry.file, identity.of(entry)].append(entry)
     merged: list[Entry] = []
     pairs: list[tuple[Entry, Entry]] = []
-    new = 0
-    for file in sorted(own.keys() | theirs.keys(), key=merge_order):
-        waiting = dict(own.get(file, {}))
-        for entry in theirs.get(file, ()):
-            key = identity.of(entry)
-            successors = waiting.pop(key, []) if key is not None else []
-            pairs += [(successor, entry) for successor in successors]
-            merged += successors or [entry]
-        rest = [entry for entries in waiting.values() for entry in entries]
-        merged += rest
-        new += len(rest)
+    for entry in entries_of(beneath, origins=None):
+        key = identity.of(entry)
+        successors = waiting.pop((entry.file, key), []) if key is not None else []
+        pairs += [(successor, entry) for successor in successors]
+        merged += successors or [entry]
+    new = [entry for entries in waiting.values() for entry in entries]
+    ordered = sorted([*merged, *new], key=lambda entry: merge_order(entry.file))
     changed = tuple((mine, other) for mine, other in pairs if not same_row(mine, other))
-    return Overlay(tuple(merged), new, changed, len(pairs) - len(changed))
+    return Overlay(tuple(ordered), len(new), changed, len(pairs) - len(changed))
 
 
 def same_row(one: Entry, other: Entry) -> bool:

@@ -13,7 +13,7 @@ from moeshapes.table import MAX_BYTES, Table, parse_table, unread_table
 
 @dataclass(frozen=True)
 class Tree:
-    """A tree that may be merged with others: its name, its commit (the working tree's is HEAD), its families by folder."""
+    """A tree to merge with others: its name, its commit (the working tree's is HEAD), its families by folder."""
 
     name: str
     commit: str
