@@ -18,10 +18,6 @@ MXMOE = ("flydsl_mxmoe_g1_a4w4_32x256x256", "flydsl_mxmoe_g2_a4w4_32x256x256_ato
 OLD_HEADER = tuple(column for column in table(line()).header if column not in ("gfx", "xbf16", "flat"))
 
 
-def family(tables: Mapping[str, Table]) -> Family:
-    return Family(tables)
-
-
 def over(theirs: Mapping[str, Table], ours: Mapping[str, Table]) -> Overlay:
     columns = key_columns([*theirs.values(), *ours.values()], UNTUNED_COLUMNS)
     return lay_over(Family(theirs), entries_of(Family(ours)), columns)
@@ -109,8 +105,8 @@ def test_aiters_tables_over_themselves_change_nothing(aiter_configs: Path) -> No
     assert counts(overlay) == (2402, 0, 0, 2402)
 
 
-def entry(row: str, **form: tuple[str, ...]) -> Entry:
-    only = table(row, **form)
+def entry(row: str) -> Entry:
+    only = table(row)
     return Entry("a", only, only.lines[0])
 
 

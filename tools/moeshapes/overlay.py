@@ -50,8 +50,8 @@ class Identity:
 def lay_over(beneath: Family, ours: Iterable[Entry], columns: Sequence[str]) -> Overlay:
     """Lays rows of ours over a family of AITER's: same-named tables are merged by key, others are added.
 
-    `columns` are those that the merge of both compares. Rows of AITER's that ours do not name stay; so do, on both sides,
-    rows whose key cannot be read.
+    `columns` are those that the merge of both compares. Rows of AITER's that ours do not name stay; so do rows of both
+    whose key cannot be read.
     """
     identity = Identity(columns)
     waiting: defaultdict[tuple[str, RowKey | None], list[Entry]] = defaultdict(list)
