@@ -41,12 +41,12 @@ def test_a_command_that_cannot_run_has_no_time(tmp_path: Path) -> None:
 
 def test_figures_are_shown_as_ratios() -> None:
     def start(seconds: float) -> ColdStart:
-        return ColdStart(("keys",), seconds, seconds / 2, seconds * 2, 99.6)
+        return ColdStart(("keys",), seconds, seconds / 2, seconds * 2, seconds * 3, 99.6)
 
     measured = [Figure("--help", "none", start(0.1)), *(Figure("keys", "x", start(0.1 + n / 50), n) for n in (10, 20))]
     rows = table_rows(measured)
     assert [len(row) for row in rows] == [len(HEADERS)] * 3
-    assert rows[2] == ("moeshapes keys", "x", "0.50 s", "0.25 s", "1.00 s", "5.0 x", "1.00 x", "100 MiB")
+    assert rows[2] == ("moeshapes keys", "x", "0.50 s", "0.25 s", "1.00 s", "1.50 s", "5.0 x", "1.00 x", "100 MiB")
 
 
 def test_figures_cover_the_repository_aiter_and_many_rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_figures_cover_the_repository_aiter_and_many_rows(monkeypatch: pytest.Mo
 
     def fake(arguments: list[str], directory: Path) -> ColdStart:
         asked.append(tuple(arguments))
-        return ColdStart(tuple(arguments), 1.0, 1.0, 1.0, 1.0)
+        return ColdStart(tuple(arguments), 1.0, 1.0, 1.0, 1.0, 1.0)
 
     monkeypatch.setattr("moeshapes.bench_tables.cold_start", fake)
     monkeypatch.setattr("moeshapes.bench_tables.SIZES", (10, 20))

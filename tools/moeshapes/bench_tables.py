@@ -23,15 +23,6 @@ HEADERS = (
     *("command", "tables", "median", "least", "most", "processor"),
     *("over start-up", "a row, over the fewest rows", "peak memory"),
 )
-    "command",
-    "tables",
-    "median",
-    "least",
-    "most",
-    "over start-up",
-    "a row, over the fewest rows'",
-    "peak memory",
-)
 _MODEL_DIMS = range(2048, 10240, 512)
 _INTER_DIMS = range(128, 4224, 256)
 _EXPERTS = ((257, 9), (256, 8), (128, 8), (385, 7), (384, 6), (513, 11), (161, 7), (33, 9))
@@ -100,10 +91,14 @@ def table_rows(measured: Sequence[Figure]) -> list[tuple[str, ...]]:
         (
             f"moeshapes {figure.command}",
             figure.tables,
-            *(f"{seconds:.2f} s" for seconds in (figure.start.median, figure.start.least, figure.start.most)),
+            *(f"{seconds:.2f} s" for seconds in _seconds(figure.start)),
             f"{figure.start.median / start_up:.1f} x",
             f"{a_row[figure.rows] / a_row[fewest]:.2f} x" if figure.rows else "",
             f"{figure.start.peak_mib:.0f} MiB",
         )
         for figure in measured
     ]
+
+
+def _seconds(start: ColdStart) -> tuple[float, ...]:
+    return start.median, start.least, start.most, start.processor
