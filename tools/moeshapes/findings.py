@@ -67,6 +67,8 @@ def render(findings: Iterable[Finding], style: str) -> str:
 
 def printable(text: str) -> str:
     """Text from outside, safe to print: control characters (terminal escapes among them) shown as escapes."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

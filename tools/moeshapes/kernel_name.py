@@ -140,6 +140,10 @@ class KernelName:
 
     def render(self) -> str:
         """The text that was parsed, character for character."""
+        return self._rendered
+
+    @cached_property
+    def _rendered(self) -> str:
         return self.template.write(self._fields)
 
     @property
