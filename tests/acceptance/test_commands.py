@@ -90,8 +90,8 @@ def test_adopt_brings_in_the_chosen_row_once(repository: Path, aiter_configs: Pa
 
 
 def test_adopt_refuses_what_no_shape_declares(repository: Path, aiter_configs: Path) -> None:
-    source = aiter_configs / "model_configs" / "glm5_fp4_tuned_fmoe.csv"
-    done = run_moeshapes("adopt", str(source), "--source", "x", "--rows", "token=8,inter_dim=256", cwd=repository)
+    source = aiter_configs / "model_configs" / "dsv3_fp4_tuned_fmoe.csv"
+    done = run_moeshapes("adopt", str(source), "--source", "x", "--rows", "expert=64", cwd=repository)
     assert done.returncode == 1
     assert "no shape declares" in done.stdout
     assert run_moeshapes("adopt", str(source), cwd=repository).returncode == 2
