@@ -9,6 +9,7 @@ from moeshapes.findings import Finding
 from moeshapes.generate import GenerateResult, generate
 
 GENERAL = "generated/aiter/configs/untuned_fmoe.csv"
+RULES = "generated/RULES.md"
 DEMO = "generated/aiter/configs/model_configs/demo_untuned_fmoe.csv"
 
 
@@ -17,7 +18,7 @@ def repository(tmp_path: Path) -> Path:
     """Two CSVs declared and generated."""
     other = SHAPE.replace("demo_untuned", "untuned").replace("tp: 4", "tp: 2")
     root = write_repository(tmp_path, {"demo/tp4": SHAPE, "demo/tp2": other})
-    assert generate(root, check=False).written == [DEMO, GENERAL]
+    assert generate(root, check=False).written == [DEMO, GENERAL, RULES]
     return root
 
 
@@ -39,7 +40,7 @@ def seen(root: Path) -> list[str]:
 
 def test_what_was_generated_is_fresh(repository: Path) -> None:
     assert check(repository) == []
-    assert generate(repository, check=False) == GenerateResult([], [], [], [DEMO, GENERAL])
+    assert generate(repository, check=False) == GenerateResult([], [], [], [DEMO, GENERAL, RULES])
 
 
 def test_a_table_has_aiters_layout(repository: Path) -> None:
@@ -54,7 +55,7 @@ def test_a_missing_file_is_named(repository: Path) -> None:
     (repository / DEMO).unlink()
     (finding,) = check(repository)
     assert (finding.rule.name, str(finding.place)) == ("missing-file", DEMO)
-    assert "2 rows" in finding.message
+    assert "3 lines" in finding.message
 
 
 @pytest.mark.parametrize(

@@ -16,17 +16,10 @@ from moeshapes.repository import csv_path, tuned_name
 from moeshapes.row import TunedRow
 from moeshapes.rule import Rule, Severity
 from moeshapes.rules import lint_rows
+from moeshapes.rules.declared import UNDECLARED
 from moeshapes.table import Line, Table, key_of, parse_table, read_table
 from moeshapes.table_merge import Change, Identity, changes_of, merge
 
-UNDECLARED = Rule(
-    "MOE133",
-    "undeclared-row",
-    Severity.ERROR,
-    what="No shape file declares the key of a tuned row.",
-    why="Nothing says who hits the row and how, so it cannot be verified.",
-    fix="Declare the shape, its GPU and its token bucket in shapes/.",
-)
 CHOSEN_TWICE = Rule(
     "MOE134",
     "chosen-twice",

@@ -1,4 +1,7 @@
-"""Derived files: the untuned CSVs, a function of the YAML alone. Tuned CSVs and records are never touched."""
+"""Derived files: the untuned CSVs, a function of the YAML alone, and the rules' documentation.
+
+Tuned CSVs and records are never touched.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from moeshapes.table import render_untuned
 
 MISSING_FILE = Rule(
     "MOE401", "missing-file", Severity.ERROR,
-    what="A file that the YAML declares has not been generated.",
+    what="A file that follows from the YAML and the rules has not been generated.",
     why="Tuners read the CSV, not the YAML: what is not in it is never tuned.",
     fix="Run `moeshapes generate` and commit what it writes.",
 )  # fmt: skip
@@ -78,7 +81,10 @@ def generate(root: Path, check: bool) -> GenerateResult:
 
 def derived_files(declarations: Declarations) -> Mapping[str, bytes]:
     """Every derived file's content, by its path below the root."""
-    return {csv_path(csv): render_untuned(rows) for csv, rows in sorted(declarations.csvs.items())}
+    from moeshapes.rule_book import PATH, render_rules  # it imports whatever has rules, this module among them
+
+    tables = {csv_path(csv): render_untuned(rows) for csv, rows in sorted(declarations.csvs.items())}
+    return {**tables, PATH: render_rules()}
 
 
 def _linked_folders(root: Path) -> Iterator[Finding]:
@@ -107,8 +113,7 @@ def _differences(root: Path, expected: Mapping[str, bytes], surplus: list[str]) 
     for name, content in expected.items():
         found = _content(root / name)
         if found is None:
-            rows = len(content.splitlines()) - 1
-            yield Finding(MISSING_FILE, Place(name), f"not generated: {rows} rows are declared for it")
+            yield Finding(MISSING_FILE, Place(name), f"not generated: it is to have {len(content.splitlines())} lines")
         elif found != content:
             yield _first_difference(name, content, found)
     for name in surplus:

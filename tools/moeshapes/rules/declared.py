@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from moeshapes.expand import DeclaredRow
 
 UNDECLARED = Rule(
-    "MOE176", "undeclared-row", Severity.WARNING,
-    what="A tuned row stands in the repository whose key no shape declares.",
-    why="Nobody states how it is called, so it can neither be verified nor missed.",
-    fix="Declare its shape and bucket in shapes/, or remove the row.",
+    "MOE133", "undeclared-row", Severity.ERROR,
+    what="No shape file declares the key of a tuned row.",
+    why="Nothing says who hits the row and how, so it cannot be verified.",
+    fix="Declare the shape, its GPU and its token bucket in shapes/.",
 )  # fmt: skip
 UNSERVED = Rule(
     "MOE177", "unserved-shape", Severity.INFO,

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from moeshapes.dispatch import Caller, bucket_of, is_reachable_bucket
 from moeshapes.findings import Finding
+from moeshapes.recipe import QType, Recipe, format_of
+from moeshapes.row import UntunedRow
 from moeshapes.rule import Rule, Severity
 from moeshapes.rules.check import Subject, check
 
@@ -41,7 +43,7 @@ def tokens(subject: Subject) -> Iterator[Finding]:
 @check
 def activation_formats(subject: Subject) -> Iterator[Finding]:
     """Where shapes declare the key, they have been judged with the environment that they declare."""
-    key, recipe = subject.row.key, subject.recipe
+    key, recipe = subject.row.key, _recipe(subject.row.key.shape)
     if recipe is None or subject.uses or not is_reachable_bucket(key.shape.token):
         return
     activation = key.shape.act_type.partition(".")[2].lower()
@@ -58,3 +60,10 @@ def activation_formats(subject: Subject) -> Iterator[Finding]:
     else:
         needed = " ".join(f"{name}={value}" for name, value in setting[1].items())
         yield subject.finding(NEEDS_ENVIRONMENT, f"{asks} unless {needed} is set", f"Set {needed} where it is served.")
+
+
+def _recipe(shape: UntunedRow) -> Recipe | None:
+    """The formats of the row whether or not the registry has them together; None where one is unknown."""
+    a, w = format_of(shape.q_dtype_a), format_of(shape.q_dtype_w)
+    q_type = next((each for each in QType if str(each) == shape.q_type), None)
+    return Recipe("", a, w, q_type) if a and w and q_type else None
