@@ -10,6 +10,10 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+from triton import knobs
+
+INTERPRETED = tl.constexpr(knobs.runtime.interpret)
+"""Triton's interpreter multiplies bf16 as integers and rounds bf16 and fp8 its own way: there, kernels do it themselves."""
 
 PLAIN = tl.constexpr(0)
 ROW = tl.constexpr(1)
@@ -68,6 +72,8 @@ def _product(
             a_s = tl.load(a_scale + row * wide + k // 128, row_live, other=0)
             ws = tl.load(w_scale + column // 128 * wide + k // 128, column_live, other=0)
             acc += tl.dot(a_tile, w_tile) * (a_s[:, None] * ws[None, :])
+        elif INTERPRETED:
+            acc = tl.dot(a_tile.to(tl.float32), w_tile.to(tl.float32), acc)
         else:
             acc = tl.dot(a_tile, w_tile, acc)
     if KIND == ROW:
@@ -75,6 +81,27 @@ def _product(
         ws = tl.load(w_scale + column, column_live, other=0)
         acc = acc * (a_s[:, None] * ws[None, :])
     return acc
+
+
+@triton.jit
+def _to_bf16(x):
+    """Nearest bf16, ties to even."""
+    if INTERPRETED:
+        bits = x.to(tl.int32, bitcast=True)
+        nearest = bits + 0x7FFF + ((bits >> 16) & 1)
+        x = tl.where(x == x, nearest, bits).to(tl.float32, bitcast=True)
+    return x.to(tl.bfloat16)
+
+
+@triton.jit
+def _to_fp8(x):
+    """Nearest e4m3fn of values within its range, ties to even, as bytes."""
+    if INTERPRETED:
+        exponent = tl.maximum((x.to(tl.int32, bitcast=True) >> 23) & 0xFF, 121)
+        # Adding 1.5 * 2^23 steps of the format's own grid leaves the nearest grid point.
+        shift = ((exponent + 20) << 23).to(tl.float32, bitcast=True) * 1.5
+        x = (x + shift) - shift
+    return x.to(tl.float8e4nv).to(tl.uint8, bitcast=True)
 
 
 @triton.jit
@@ -136,7 +163,7 @@ def _store_quantised(
         column = first_column + tl.arange(0, BN)
         inside = row_live[:, None] & (column < columns)[None, :]
         clamped = tl.minimum(tl.maximum(scaled, -448.0), 448.0)
-        tl.store(codes + row[:, None] * columns + column[None, :], clamped.to(tl.float8e4nv).to(tl.uint8, bitcast=True), inside)
+        tl.store(codes + row[:, None] * columns + column[None, :], _to_fp8(clamped), inside)
     else:
         low, high = tl.split(tl.reshape(_fp4_code(scaled), (BM, BN // 2, 2)))
         column = first_column // 2 + tl.arange(0, BN // 2)
@@ -189,7 +216,7 @@ def stage1(
     values = _activated(gate, up, limit, alpha, beta, linear_beta, ACTIVATION, HAS_LIMIT)
     row = at.to(tl.int64)
     if TO == TO_BF16:
-        tl.store(out + row[:, None] * inter_dim + column[None, :], values.to(tl.bfloat16), live[:, None] & inside[None, :])
+        tl.store(out + row[:, None] * inter_dim + column[None, :], _to_bf16(values), live[:, None] & inside[None, :])
     else:
         _store_quantised(values, out, out_scale, row, live, tl.program_id(1) * BN, inter_dim, TO, BM, BN)
 
@@ -227,7 +254,7 @@ def stage2(
     if ATOMIC:
         tl.atomic_add(out + token.to(tl.int64)[:, None] * model_dim + column[None, :], acc, mask, sem="relaxed")
     else:
-        tl.store(out + slot.to(tl.int64)[:, None] * model_dim + column[None, :], acc.to(tl.bfloat16), mask)
+        tl.store(out + slot.to(tl.int64)[:, None] * model_dim + column[None, :], _to_bf16(acc), mask)
 
 
 @triton.jit
