@@ -26,6 +26,15 @@ def test_a_column_that_all_tables_lack_is_no_part_of_the_key() -> None:
     assert len(find(table(line(header), line(header), header=header))) == 2
 
 
+def test_a_crowd_of_rows_has_a_finding_each_and_no_endless_one() -> None:
+    found = find(table(*[line()] * 3000))
+    assert len(found) == 3000
+    assert "a_tuned_fmoe.csv:9 (60.75 µs" in found[0].message
+    assert "a_tuned_fmoe.csv:10 (" in found[0].message
+    assert " and 2991 more rows; AITER" in found[0].message
+    assert max(len(finding.message) for finding in found) < 3000
+
+
 @given(st.lists(st.sampled_from(["8", "16", "8.0", " 8"]), max_size=6))
 def test_every_row_that_shares_a_key_is_named_once(tokens: list[str]) -> None:
     values = [int(float(token)) for token in tokens]

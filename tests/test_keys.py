@@ -11,8 +11,9 @@ import pytest
 from moeshapes.collision import ACTIVATION_IGNORED, COLLISION
 from moeshapes.findings import render
 from moeshapes.keys import check_keys
+from moeshapes.row import UNTUNED_COLUMNS
 from process import environment
-from table_text import line, text, write
+from table_text import line, text, untuned_line, write
 
 CASES = sorted(path for path in (Path(__file__).parent / "examples" / "tables" / "keys").iterdir() if path.is_dir())
 GENERAL = Path("aiter") / "configs" / "tuned_fmoe.csv"
@@ -28,6 +29,15 @@ def test_examples(case: Path) -> None:
 def test_a_repository_without_tables_has_no_findings(tmp_path: Path) -> None:
     result = check_keys(tmp_path)
     assert (result.findings, result.rows, result.tables) == ((), 0, 0)
+
+
+def test_a_crowd_of_untuned_rows_has_no_endless_finding(tmp_path: Path) -> None:
+    path = tmp_path / "aiter" / "configs" / "untuned_fmoe.csv"
+    write(path, text(*[untuned_line()] * 2000, header=UNTUNED_COLUMNS))
+    found = check_keys(tmp_path).findings
+    assert len(found) == 2000
+    assert max(len(finding.message) for finding in found) < 500
+    assert found[-1].message.endswith("untuned_fmoe.csv:9 and 1991 more")
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from moeshapes.family import FALLBACK_TAG, GENERAL, NOT_LOOKED_AT, Entry, Keys, RowKey, sharing_a_key
 from moeshapes.findings import Finding
@@ -35,6 +36,9 @@ TAG_IGNORED = Rule(
     why="The merge keeps both, and every call gets the one that comes first, however slow it is.",
     fix="Keep one of the rows.",
 )
+
+MOST_SHOWN = 8
+"""Other rows that a finding lists. Each has a finding of its own, and all in each would grow with their square."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +85,12 @@ def kept_by_aiter(same: Sequence[Entry]) -> Entry:
 def _collision(same: Sequence[Entry], columns: Sequence[str], scope: Scope) -> Iterator[Finding]:
     kept = kept_by_aiter(same)
     for row in same:
-        others = [other for other in same if other is not row]
+        others = list(islice((other for other in same if other is not row), MOST_SHOWN))
+        more = f" and {len(same) - 1 - len(others)} more rows" if len(same) - 1 > len(others) else ""
         keeps = "this row" if row is kept else f"the row at {kept.place}"
         message = (
             f"{scope.merging}{key_of(row.table, row.line)}: {row.us:g} µs, {row.kernels}; the same key has "
-            f"{', '.join(map(str, others))}; AITER would keep {keeps}{_spelling_note(row, others, columns)}"
+            f"{', '.join(map(str, others))}{more}; AITER would keep {keeps}{_spelling_note(row, others, columns)}"
         )
         yield Finding(COLLISION, row.place, message, _remedy(row, kept, others, scope))
 

@@ -7,9 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
-from moeshapes.collision import Scope, find_collisions
+from moeshapes.collision import MOST_SHOWN, Scope, find_collisions
 from moeshapes.family import (
     AITER_CONFIGS,
     FOLDERS,
@@ -108,5 +109,6 @@ def _repeated_shapes(table: Table) -> Iterator[Finding]:
             places[key].append(table.place(line))
     for same in places.values():
         for place in same if len(same) > 1 else ():
-            others = ", ".join(str(other) for other in same if other != place)
-            yield Finding(REPEATED_SHAPE, place, f"the same row as {others}")
+            others = list(islice((other for other in same if other != place), MOST_SHOWN))
+            more = f" and {len(same) - 1 - len(others)} more" if len(same) - 1 > len(others) else ""
+            yield Finding(REPEATED_SHAPE, place, f"the same row as {', '.join(map(str, others))}{more}")
