@@ -59,7 +59,13 @@ class BlockOffInStage2(_OneExpert):
         return super().second_gemm(hidden, rows, weights) + again
 
 
-class LastTokenDropped(EmulatedArm):
+class _KnowsBucket(EmulatedArm):
+    """Lies at some token counts of its bucket."""
+
+    bucket = 0
+
+
+class LastTokenDropped(_KnowsBucket):
     """The last token of a full bucket comes back as zeros."""
 
     def combine(self, slots: Tensor, order: Tensor) -> Tensor:
@@ -69,7 +75,7 @@ class LastTokenDropped(EmulatedArm):
         return result
 
 
-class WrongAtSmallest(EmulatedArm):
+class WrongAtSmallest(_KnowsBucket):
     """Three per cent too much, at the bucket's smallest token count alone."""
 
     def combine(self, slots: Tensor, order: Tensor) -> Tensor:
@@ -241,5 +247,6 @@ class LyingLayer:
     def arm(self, launch: Mapping[str, Any] | None, token: int) -> EmulatedArm:
         honest = self.honest.arm(launch, token)
         lying = self.lying(self.honest, honest.arithmetic)
-        lying.bucket = token
+        if isinstance(lying, _KnowsBucket):
+            lying.bucket = token
         return lying

@@ -60,3 +60,13 @@ def test_every_call_of_a_small_bucket_is_seen_poisoned_and_not() -> None:
     runs = runs_of(1, 0)
     for call in (A, B, C):
         assert {run.poison is None for run in runs if run.call == call} == {True, False}
+
+
+def test_a_default_plan_sees_every_call_and_both_patterns_in_four_runs() -> None:
+    runs = runs_of(1, 0, thorough=False)
+    assert len(runs) == 4
+    assert all(one.call != other.call for one, other in itertools.pairwise(runs))
+    assert {run.call for run in runs} == {A, B, C}
+    assert {run.poison for run in runs} == {None, Pattern.FIRST, Pattern.SECOND}
+    assert sum(run.call == A and run.poison is None for run in runs) == 2
+    assert any(run.out_buffer for run in runs)

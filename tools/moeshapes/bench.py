@@ -72,7 +72,8 @@ def _expand(layer: Layer, expert: int, first: bool) -> Tensor:
     packed = (layer.w1 if first else layer.w2)[int(layer.set_of[expert])]
     assert packed.scales is not None
     nibbles = torch.stack((packed.codes & 0xF, packed.codes >> 4), dim=-1).flatten(-2)
-    return _FP4[nibbles.long()] * e8m0_decode(packed.scales).repeat_interleave(MX_BLOCK, dim=-1)
+    scales: Tensor = e8m0_decode(packed.scales).repeat_interleave(MX_BLOCK, dim=-1)
+    return _FP4[nibbles.long()] * scales
 
 
 def _loop(layer: Layer, call: Call, weights_of: Callable[[int], tuple[Tensor, Tensor]]) -> Tensor:

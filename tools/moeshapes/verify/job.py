@@ -16,6 +16,7 @@ class Job:
 
     `launch` holds the row's launch fields (row.LAUNCH_COLUMNS), None for the default plan of a declared shape. `counts`
     are the true token counts to run at bucket `token`. `max_elements` bounds the distinct weights drawn.
+    `thorough` asks for all runs.
     """
 
     id: str
@@ -29,6 +30,7 @@ class Job:
     device: str
     seed: int
     max_elements: int
+    thorough: bool = True
 
     @property
     def layer_key(self) -> str:

@@ -21,8 +21,8 @@ DEFAULT_PLAN_BUCKETS = (1, 8)
 EMULATED_UP_TO = 256
 SEED = 20260822
 UNDECLARED = "undeclared"
-_DISTINCT_ELEMENTS = 64_000_000
-"""Distinct weights a layer, in elements: 256 MB where they are expanded to fp32."""
+_DISTINCT_ELEMENTS, _DEFAULT_PLAN_ELEMENTS = 64_000_000, 24_000_000
+"""Distinct weights a layer, in elements: 256 and 96 MB where they are expanded to fp32."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,8 @@ def _job(subject: Subject, versions: dict[str, str]) -> Job:
         backend="emulate",
         device="cpu",
         seed=SEED,
-        max_elements=_DISTINCT_ELEMENTS,
+        max_elements=_DISTINCT_ELEMENTS if subject.row else _DEFAULT_PLAN_ELEMENTS,
+        thorough=subject.row is not None,
     )
 
 
