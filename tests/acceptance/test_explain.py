@@ -1,0 +1,89 @@
+"""`explain` and `coverage` as people run them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from process import run_moeshapes, run_python
+
+KEY = "gfx950,256,8,6144,512,257,9,Silu,bf16,fp4x2,fp4x2,per_1x32,1,0"
+
+
+def test_explain_names_the_row_and_the_kernels(root: Path) -> None:
+    done = run_moeshapes("explain", "GLM-5.2", "--tp", "4", "--tokens", "7", cwd=root)
+    assert done.returncode == 0, done.stderr
+    for words in (
+        "7 → 8",
+        "glm5_fp4_tuned_fmoe.csv:2",
+        "68.581 µs",
+        "flydsl_mxmoe_g2_a4w4_16x256x256_atomic",
+        "as the row",
+    ):
+        assert words in done.stdout
+
+
+def test_explain_as_json(root: Path) -> None:
+    done = run_moeshapes("explain", KEY, "--tokens", "7", "--format", "json", cwd=root)
+    (answer,) = json.loads(done.stdout)
+    assert (answer["tokens"], answer["bucket"], answer["row"]["line"], answer["runs"]["step"]) == (7, 8, 2, 1)
+
+
+def test_a_crash_to_be_expected_is_exit_status_1(root: Path) -> None:
+    done = run_moeshapes("explain", KEY, "--ep", cwd=root)
+    assert done.returncode == 1
+    assert "error: a crash is expected: mxmoe kernels take no expert mask" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("GLM-5.2",), "say how many tokens"),
+        (("GLM-5,2",), "2 fields"),
+        (("GLM-52", "--tokens", "1"), "there is no model"),
+        (("glm-5.2", "--tokens", "x"), "not a valid integer"),
+        ((KEY, "--env", "AITER_KSPLT=1"), "did you mean `AITER_KSPLIT`?"),
+        ((KEY, "--env", "HOME=1"), "explain knows no effect of `HOME`"),
+        ((KEY, "--env", "AITER_KSPLIT"), "is not VARIABLE=VALUE"),
+        ((KEY, "--env", "AITER_KSPLIT=two"), "as a whole number, not `two`"),
+        ((KEY, "--tuned", "tests"), "no tuned tables (tests has none)"),
+        ((KEY, "--aiter-of", "yesterday"), "does not match the format"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_line_and_exit_status_2(
+    root: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    done = run_moeshapes("explain", *arguments, cwd=root)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_outside_a_repository_a_key_needs_tables_and_a_model_declarations(root: Path, tmp_path: Path) -> None:
+    assert run_moeshapes("explain", KEY, cwd=tmp_path).returncode == 2
+    tables = root / "generated" / "aiter" / "configs"
+    assert run_moeshapes("explain", KEY, "--tuned", str(tables), cwd=tmp_path).returncode == 0
+    done = run_moeshapes("explain", "glm-5.2", "--tokens", "1", "--tuned", str(tables), cwd=tmp_path)
+    assert done.returncode == 2
+    assert "no models/ and shapes/" in done.stderr
+
+
+def test_coverage_of_one_model(root: Path) -> None:
+    done = run_moeshapes("coverage", "glm-5.2", cwd=root)
+    assert done.returncode == 0, done.stderr
+    assert "glm-5.2/tp4#target 6144/512/257/9 on gfx950/256" in done.stdout
+    found = json.loads(run_moeshapes("coverage", "--format", "json", cwd=root).stdout)
+    assert sum(found["totals"].values()) == 17 * len(found["deployments"])
+    assert run_moeshapes("coverage", "no-model", cwd=root).returncode == 2
+
+
+def test_a_key_is_explained_without_yaml_and_heavy_modules(root: Path) -> None:
+    code = (
+        "import sys; from moeshapes.cli import status_of;"
+        f"status_of(['explain', '{KEY}']);"
+        "print(sorted({'yaml', 'jsonschema', 'torch', 'numpy', 'pandas'} & sys.modules.keys()), file=sys.stderr)"
+    )
+    done = run_python("-c", code, cwd=root)
+    assert done.stderr.strip() == "[]"
