@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from moeshapes.arithmetic import Arithmetic
 from moeshapes.backends.emulate import EmulatedArm, EmulatedLayer, Rows, Sorted
 from moeshapes.problem import Problem
 from moeshapes.verify.plan import counts_of
 from moeshapes.workload import Call
-from torch import Tensor
 
 
 class PadUnwritten(EmulatedArm):

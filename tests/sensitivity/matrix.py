@@ -1,4 +1,6 @@
-"""Prints fault × recipe: how far each lie is over the limit, at real dims. `python -m sensitivity.matrix`, or `make sensitivity`."""
+"""Prints fault × recipe: how far each lie is over the limit, at real dims. `python -m sensitivity.matrix`, or `make
+sensitivity`.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,13 @@ from typing import Any
 
 import click
 import torch
+from tabulate import tabulate
+
 from moeshapes.backends.emulate import EmulateBackend, EmulatedArm, EmulatedLayer
 from moeshapes.recipe import RECIPES
 from moeshapes.verify.check import LayerCache, check
 from moeshapes.verify.job import Job
 from moeshapes.workload import Layer, draw_layer
-from tabulate import tabulate
-
 from sensitivity.lies import LIES, Lie, LyingLayer, OrderVaries
 from sensitivity.problems import job, loaded
 
@@ -65,7 +67,9 @@ def columns(model_dim: int, inter_dim: int) -> Iterator[tuple[str, Bench]]:
 
 
 def matrix(model_dim: int, inter_dim: int) -> tuple[list[str], dict[str, list[str]]]:
-    """The recipes, and for each lie a cell a recipe; `honest` and `OrderVaries` show their share of the limit instead."""
+    """The recipes, and for each lie a cell a recipe; `honest` and `OrderVaries` show their share of the limit
+    instead.
+    """
     recipes: list[str] = []
     rows: dict[str, list[str]] = {name: [] for name in ["honest", OrderVaries.__name__, *(lie.name for lie in LIES)]}
     for recipe, bench in columns(model_dim, inter_dim):

@@ -1,4 +1,6 @@
-"""Problems and launches that the suite tries: every recipe with everything a layer can have, and real deployments' dims."""
+"""Problems and launches that the suite tries: every recipe with everything a layer can have, and real deployments'
+dims.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ from moeshapes.verify.job import Job
 from moeshapes.verify.plan import counts_of
 
 SWIGLU = Activation("swiglu", limit=7.0, alpha=1.702)
-ACTIVATIONS = (Activation("silu"), Activation("silu", limit=10.0), Activation("gelu"), SWIGLU, Activation("situv2", beta=4.0, linear_beta=25.0))
+ACTIVATIONS = (
+    Activation("silu"),
+    Activation("silu", limit=10.0),
+    Activation("gelu"),
+    SWIGLU,
+    Activation("situv2", beta=4.0, linear_beta=25.0),
+)
 
 
 def loaded(recipe: str, model_dim: int, inter_dim: int) -> Problem:
@@ -64,13 +72,17 @@ LAUNCHES: dict[str, list[dict[str, Any] | None]] = {
     "a4w4": [
         None,
         _pair("flydsl_moe1_afp4_wfp4_bf16_t32x128x256_w2", "flydsl_moe2_afp4_wfp4_bf16_t32x128x256_reduce"),
-        _pair("flydsl_moe1_afp4_wfp4_bf16_t32x128x256_w2_fp4", "flydsl_moe2_layout_afp4_wfp4_bf16_t32x128x256_atomic_nt"),
+        _pair(
+            "flydsl_moe1_afp4_wfp4_bf16_t32x128x256_w2_fp4", "flydsl_moe2_layout_afp4_wfp4_bf16_t32x128x256_atomic_nt"
+        ),
     ],
     "a8w4": [
         None,
         _pair("flydsl_moe1_afp8_wfp4_bf16_t32x128x256_w3_gui", "flydsl_moe2_afp8_wfp4_bf16_t32x128x256_atomic"),
         _pair("flydsl_moe1_afp8_wfp4_bf16_t64x128x256_w3_gui_fp8", "flydsl_moe2_afp8_wfp4_bf16_t64x128x256_reduce", 64),
-        _pair("flydsl_moe1_afp8_wfp4_bf16_t64x128x256_w3_gui_fp8", "opus_moe2_afp8_wfp4_fp8_t64x256x256_sbm64_rbn3584", 64),
+        _pair(
+            "flydsl_moe1_afp8_wfp4_bf16_t64x128x256_w3_gui_fp8", "opus_moe2_afp8_wfp4_fp8_t64x256x256_sbm64_rbn3584", 64
+        ),
     ],
     "mxfp8": [
         None,
@@ -84,7 +96,9 @@ def launches(recipe: str) -> list[dict[str, Any] | None]:
     return LAUNCHES.get(recipe, [None])
 
 
-def job(problem: Problem, launch: dict[str, Any] | None, seed: int, token: int = 8, max_elements: int = 6_000_000) -> Job:
+def job(
+    problem: Problem, launch: dict[str, Any] | None, seed: int, token: int = 8, max_elements: int = 6_000_000
+) -> Job:
     return Job(
         id="",
         name="",

@@ -8,10 +8,10 @@ from functools import cache
 
 import pytest
 import torch
+
 from moeshapes.backends.emulate import EmulateBackend, EmulatedArm
 from moeshapes.recipe import RECIPES
 from moeshapes.verify.check import LayerCache, check
-
 from sensitivity.lies import LIES, Lie, OrderVaries
 from sensitivity.matrix import Bench, over_limit
 from sensitivity.problems import honest_jobs, job, loaded

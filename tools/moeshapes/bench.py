@@ -1,7 +1,7 @@
 """Benchmark of the reference against the loops that tests of fused MoE usually compare with.
 
-Each contender runs in a process of its own, so that its peak memory is its own, over the same packed weights. Every expert is
-distinct: the verifier's own layers share a pool of weight sets, which would flatter the reference.
+Each contender runs in a process of its own, so that its peak memory is its own, over the same packed weights. Every
+expert is distinct: the verifier's own layers share a pool of weight sets, which would flatter the reference.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _FP4 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -
 
 @dataclass(frozen=True)
 class Figure:
-    """Wall seconds of one run, weights expanded within it, and the process's peak memory in GiB, packed weights included."""
+    """Wall seconds of one run, weights expanded within it; the process's peak memory in GiB, packed weights in it."""
 
     contender: str
     seconds: float
@@ -84,10 +84,12 @@ def _loop(layer: Layer, call: Call, weights_of: Callable[[int], tuple[Tensor, Te
         mask = flat == expert
         if mask.any():
             w1, w2 = weights_of(expert)
-            gate, up = (x[mask] @ w1.T).split(problem.inter_dim, dim=1)
+            gate_up: Tensor = x[mask] @ w1.T
+            gate, up = gate_up.split(problem.inter_dim, dim=1)
             slots[mask] = activate(gate, up, problem.activation) @ w2.T
     weighted = slots.unflatten(0, (-1, topk)) * call.topk_weights.unsqueeze(-1)
-    return weighted.sum(dim=1)
+    output: Tensor = weighted.sum(dim=1)
+    return output
 
 
 REFERENCE = "reference (fp64)"
@@ -132,7 +134,9 @@ def main() -> None:
         output = CONTENDERS[contender](layer, call)
         seconds = time.perf_counter() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20)
-    print(json.dumps({"contender": contender, "seconds": seconds, "peak_gib": peak, "output_norm": float(output.norm())}))
+    print(
+        json.dumps({"contender": contender, "seconds": seconds, "peak_gib": peak, "output_norm": float(output.norm())})
+    )
 
 
 if __name__ == "__main__":

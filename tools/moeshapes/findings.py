@@ -55,8 +55,12 @@ def has_errors(findings: Iterable[Finding]) -> bool:
 def count_by_severity(findings: Iterable[Finding]) -> str:
     """`2 errors, 1 warning`; `no findings` when there is none."""
     counts = Counter(finding.rule.severity for finding in findings)
-    parts = [f"{counts[s]} {s.value if s is Severity.INFO or counts[s] == 1 else s.value + 's'}" for s in Severity if counts[s]]
+    parts = [f"{counts[s]} {_plural(s, counts[s])}" for s in Severity if counts[s]]
     return ", ".join(parts) or "no findings"
+
+
+def _plural(severity: Severity, count: int) -> str:
+    return severity.value if count == 1 or severity is Severity.INFO else f"{severity.value}s"
 
 
 def render(findings: Iterable[Finding], style: str) -> str:

@@ -1,6 +1,6 @@
 """The registry of quantisation recipes. Nothing else in the project names one.
 
-A recipe is AITER's (q_dtype_a, q_dtype_w, q_type) triple. The flavour of fp8, fn or fnuz, follows from the architecture.
+A recipe is AITER's (q_dtype_a, q_dtype_w, q_type) triple. The architecture decides fp8's flavour, fn or fnuz.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class QType(str, Enum):
 
 @dataclass(frozen=True)
 class Recipe:
-    """How activations and weights of a fused MoE are quantised. `block` is the scale's K extent in elements, 0 if none."""
+    """How a fused MoE's activations and weights are quantised. `block`: the scale's K extent in elements, or 0."""
 
     name: str
     a: Format
@@ -96,7 +96,7 @@ def format_of(torch_name: str) -> Format | None:
 
 
 def recipe_of(q_dtype_a: str, q_dtype_w: str, q_type: str) -> Recipe | None:
-    """The recipe of three table cells, None where no recipe has them. `per_128x128` reads as `per_1x128`, as in AITER's lookup."""
+    """The recipe of three table cells, None where none has them. `per_128x128` is `per_1x128`, as for AITER."""
     a, w = format_of(q_dtype_a), format_of(q_dtype_w)
     q = q_type.removeprefix("QuantType.").replace("per_128x128", "per_1x128")
     return next((r for r in RECIPES.values() if (r.a, r.w, r.q_type.value) == (a, w, q)), None)

@@ -1,4 +1,4 @@
-"""Rows of AITER's fused-MoE tables: the key that a lookup asks for, what was tuned for it, and AITER's exact spellings."""
+"""Rows of AITER's fused-MoE tables: the key that a lookup asks for, and what was tuned for it."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ GFX_OF_CU_NUM = {80: "gfx942", 304: "gfx942", 256: "gfx950"}
 class UntunedRow:
     """A line of an untuned table: a shape to tune, in the order of AITER's columns.
 
-    Dims in elements, padding included; `inter_dim` per rank; `expert` counted per rank, the fused shared expert included.
-    `act_type`, `dtype`, `q_dtype_a`, `q_dtype_w` and `q_type` are AITER's spellings (`ActivationType.Silu`, `torch.bfloat16`,
+    Dims in elements, padding included; `inter_dim` per rank; `expert` per rank, the fused shared expert included.
+    The rest are AITER's spellings (`ActivationType.Silu`, `torch.bfloat16`,
     `QuantType.per_1x32`).
     """
 
@@ -65,12 +65,13 @@ class Key:
         s = self.shape
         names = (s.act_type, s.q_dtype_a, s.q_dtype_w, s.q_type)
         short = " ".join(name.partition(".")[2] or name for name in names)
-        return f"{self.gfx}/{self.cu_num} token {s.token} {s.model_dim}/{s.inter_dim}/{s.expert}/{s.topk} {short} doweight_stage1={s.doweight_stage1}"
+        dims = f"{s.model_dim}/{s.inter_dim}/{s.expert}/{s.topk}"
+        return f"{self.gfx}/{self.cu_num} token {s.token} {dims} {short} doweight_stage1={s.doweight_stage1}"
 
 
 @dataclass(frozen=True)
 class TunedRow:
-    """A line of a tuned table. Times in microseconds; `err1`/`err2` as written, since AITER mixes notations (contract 2.3).
+    """A line of a tuned table. Times in microseconds; `err1`/`err2` as written: AITER mixes notations (contract 2.3).
 
     `kernel2` is empty where there is no second stage (AITER writes nothing or `Null`).
     """

@@ -1,4 +1,4 @@
-"""A use: one declared way in which production hits a key. What is here is not in AITER's key, yet changes what is computed."""
+"""A use: one declared way in which production hits a key, with what the key leaves out yet the result depends on."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ class Use:
     """Everything that a verifier must know beside the row.
 
     `activation` is silu, gelu, swiglu or situv2 with its parameters (None where the activation has none):
-    `swiglu_limit` clamps gate and up, `swiglu_alpha` scales swiglu's sigmoid, `situ_beta` and `situ_linear_beta` are situv2's.
-    `hidden_pad` and `intermediate_pad` are the trailing padded elements of model_dim and inter_dim; the logical width is the
-    row's minus the pad. `pads` says how serving passes them: as `arguments` of fused_moe, or as `zeros` in the tensors alone.
-    `shared_experts` counts the fused shared experts: always-on, the last ones of `expert`, the last slots of `topk`.
+    `swiglu_limit` clamps gate and up, `swiglu_alpha` scales swiglu's sigmoid, `situ_beta` and `situ_linear_beta` are
+    situv2's. `hidden_pad` and `intermediate_pad` are the trailing padded elements of model_dim and inter_dim; the
+    logical width is the row's minus the pad. `pads` says how serving passes them: as `arguments` of fused_moe, or as
+    `zeros` in the tensors alone. `shared_experts` counts the fused shared experts: always on, the last ones of
+    `expert`, the last slots of `topk`.
     """
 
     deployment: str

@@ -14,7 +14,7 @@ class Stages(Protocol):
     """The two stages alone, for backends that can run them apart."""
 
     def first(self, call: Call) -> Tensor:
-        """The intermediate as stage 2 would read it: values fp32 `[M * k, I]`, slots of a token together, logical width."""
+        """The intermediate as stage 2 reads it: fp32 `[M * k, I]`, slots of a token together, logical width."""
 
     def second(self, call: Call, intermediate: Tensor) -> Tensor:
         """Stage 2 fed with those values: bf16 `[M, H]`, padded width. They are on the recipe's grid already."""
@@ -37,7 +37,7 @@ class Prepared(Protocol):
     """A layer laid out for the backend's kernels; kept while jobs share it."""
 
     def arm(self, launch: Mapping[str, Any] | None, token: int) -> Arm:
-        """The arm of a row's launch fields (row.LAUNCH_COLUMNS) or, for None, of what runs at bucket `token` without a row."""
+        """The arm of a row's launch fields (row.LAUNCH_COLUMNS); None: what runs at bucket `token` without a row."""
 
 
 class Backend(Protocol):

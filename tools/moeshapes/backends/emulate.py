@@ -1,9 +1,9 @@
 """The `emulate` backend: a row's plan in plain torch, on CPU or any torch device.
 
-It follows a kernel's data flow (tokens sorted into block_m tiles, buffers of padded width, the intermediate as codes and scales,
-slots reduced or added as atomics land) in fp32 where kernels accumulate. It shares quantisers and the activation with the
-references, whose own tests compare them with independent implementations, and nothing else. Every step is a method, so that
-the sensitivity suite can replace one by a lie.
+It follows a kernel's data flow (tokens sorted into block_m tiles, buffers of padded width, the intermediate as codes
+and scales, slots reduced or added as atomics land) in fp32 where kernels accumulate. It shares quantisers and the
+activation with the references, whose own tests compare them with independent implementations, and nothing else. Every
+step is a method, so that the sensitivity suite can replace one by a lie.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ def gate_up_order(problem: Problem) -> Tensor:
 class Sorted:
     """Slots sorted by expert, each expert's filled up to block_m.
 
-    ids: int32 `[R]`, slot << 24 | token, token = M in filling rows. expert: int32 `[R / block_m]`, the expert of each tile.
+    ids: int32 `[R]`, slot << 24 | token, token = M in filling rows. expert: int32 `[R / block_m]`, the expert of each
+    tile.
     """
 
     ids: Tensor
@@ -176,9 +177,7 @@ class EmulatedArm:
     def _spec(self) -> Spec:
         return activation_spec(self.problem.recipe, self.problem.fnuz)
 
-    def first_gemm(
-        self, x: Tensor, tiles: Sorted, groups: list[Rows], weights: Tensor, dtype: torch.dtype
-    ) -> Tensor:
+    def first_gemm(self, x: Tensor, tiles: Sorted, groups: list[Rows], weights: Tensor, dtype: torch.dtype) -> Tensor:
         """Stage 1 up to its epilogue: `[R, I]` in sorted rows, padded columns written, filling rows not."""
         written = torch.empty((tiles.ids.shape[0], self.problem.inter_dim), dtype=dtype, device=x.device)
         for rows in groups:
@@ -256,7 +255,9 @@ class EmulatedArm:
         slots[rows.token, rows.slot] = y
 
     def slot_order(self, groups: list[Rows], tiles: Sorted) -> Tensor:
-        """The order in which a token's slots land, int64 `[M, k]`: that of the sorted rows, as tiles finish one by one."""
+        """The order in which a token's slots land, int64 `[M, k]`: that of the sorted rows, as tiles finish one by
+        one.
+        """
         landing = torch.empty((tiles.tokens, self.problem.topk), dtype=torch.int64, device=tiles.ids.device)
         for rows in groups:
             landing[rows.token, rows.slot] = rows.at
@@ -317,7 +318,8 @@ class EmulatedStages:
         shape = (tiles.ids.shape[0], arm.problem.inter_dim)
         values = torch.zeros(shape, dtype=torch.float32, device=intermediate.device)
         for rows in groups:
-            values[rows.at, : arm.problem.logical_inter_dim] = intermediate[rows.token * arm.problem.topk + rows.slot].float()
+            slot = rows.token * arm.problem.topk + rows.slot
+            values[rows.at, : arm.problem.logical_inter_dim] = intermediate[slot].float()
         plain = Quantised(Spec(Format.BF16, arm._spec().q_type), values, None)
         return arm.second_stage(tiles, groups, plain, weights, None)
 

@@ -47,7 +47,8 @@ def _starts(starts: Sequence[ColdStart]) -> str:
 
 def _references(figures: Sequence[Figure]) -> str:
     base = next(figure.seconds for figure in figures if figure.contender == REFERENCE)
-    dims = f"{PROBLEM.expert}/{PROBLEM.topk} {PROBLEM.model_dim}x{PROBLEM.inter_dim} {PROBLEM.recipe_name}, {TOKENS} tokens"
+    shape = f"{PROBLEM.expert}/{PROBLEM.topk} {PROBLEM.model_dim}x{PROBLEM.inter_dim}"
+    dims = f"{shape} {PROBLEM.recipe_name}, {TOKENS} tokens"
     rows = [[f.contender, f"{f.seconds:.1f} s", f"{f.seconds / base:.1f}", f"{f.peak_gib:.1f} GiB"] for f in figures]
     headers = [f"{dims}, decode included", "time", "over the reference's", "peak memory"]
     return tabulate(rows, headers, disable_numparse=True)
