@@ -12,6 +12,7 @@ from moeshapes.baseline import new_findings, read_baseline
 from moeshapes.findings import Finding, has_errors
 from moeshapes.root import is_shapes_root, name_from
 from moeshapes.rules import lint_rows
+from moeshapes.runtime.version import Version
 from moeshapes.table import Table, read_table, read_tuned_rows
 from moeshapes.waiver import read_waivers, waive
 
@@ -50,13 +51,17 @@ def tuned_files_in(folder: Path) -> list[Path]:
 
 
 def lint_files(
-    files: Iterable[Path], root: Path | None, baseline: Path | None = None, today: date | None = None
+    files: Iterable[Path],
+    root: Path | None,
+    baseline: Path | None = None,
+    today: date | None = None,
+    version: Version | None = None,
 ) -> LintResult:
     """Lints tables. What `root` declares and waives counts too; what the baseline has is not shown. Raises OSError."""
     paths = list(files)
     tables = tuple(read_table(path, name_from(root, path)) for path in paths)
     rows = [row for table in tables for row in read_tuned_rows(table)]
-    judged = lint_rows(rows, *_declarations(root))
+    judged = lint_rows(rows, *_declarations(root), version)
     found = [*(finding for table in tables for finding in table.findings), *judged]
     waivers, faults = read_waivers(root, today or date.today()) if root else ([], [])
     waived = waive(found, rows, waivers)

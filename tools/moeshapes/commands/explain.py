@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
 from moeshapes.cli import FINDINGS, NOTHING_FOUND
-from moeshapes.commands.options import optional_tables_root_option
+from moeshapes.commands.options import aiter_of_option, optional_tables_root_option
 from moeshapes.commands.tuned import read_tuned, tuned_option
 from moeshapes.dispatch import VARIABLES
 from moeshapes.explain import Explanation, explain
@@ -25,7 +24,6 @@ from moeshapes.questions import (
     is_key_or_log_line,
 )
 from moeshapes.root import is_shapes_root
-from moeshapes.runtime.version import KNOWN_UNTIL, Version
 from moeshapes.spelling import nearest
 
 _WHOLE_NUMBERS = (*VARIABLES, "AITER_BYPASS_TUNE_CONFIG", "AITER_KSPLIT", "AITER_USE_NT")
@@ -48,10 +46,6 @@ def _environment(context: click.Context, parameter: click.Parameter, given: tupl
     return env
 
 
-def _version(context: click.Context, parameter: click.Parameter, given: datetime) -> Version:
-    return Version(given.date())
-
-
 @click.command("explain")
 @click.argument("subject", metavar="MODEL|KEY|LOG-LINE")
 @click.option("--tp", type=click.IntRange(1), help="The model's tensor parallelism; without it, all that are declared.")
@@ -66,16 +60,7 @@ def _version(context: click.Context, parameter: click.Parameter, given: datetime
 @click.option("--unshuffled", is_flag=True, help="The weights have lost AITER's is_shuffled mark.")
 @click.option("--without-flydsl", is_flag=True, help="FlyDSL cannot be imported.")
 @click.option("--env", multiple=True, metavar="VARIABLE=VALUE", callback=_environment, help="May be repeated.")
-@click.option(
-    "--aiter-of",
-    "version",
-    metavar="DAY",
-    type=click.DateTime(["%Y-%m-%d"]),
-    default=str(KNOWN_UNTIL),
-    callback=_version,
-    show_default=True,
-    help="The rules of AITER's main branch on that day.",
-)
+@aiter_of_option
 def command(
     subject: str,
     tp: int | None,

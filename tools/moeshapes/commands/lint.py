@@ -9,9 +9,10 @@ import click
 
 from moeshapes.baseline import write_baseline
 from moeshapes.cli import NOTHING_FOUND
-from moeshapes.commands.options import baseline_option, format_option, optional_tables_root_option
+from moeshapes.commands.options import aiter_of_option, baseline_option, format_option, optional_tables_root_option
 from moeshapes.commands.outcome import counted, show
 from moeshapes.lint import LintResult, lint_files, tuned_files, tuned_files_in
+from moeshapes.runtime.version import Version
 
 
 @click.command("lint")
@@ -24,9 +25,15 @@ from moeshapes.lint import LintResult, lint_files, tuned_files, tuned_files_in
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write what is found to a file, for `--baseline`.",
 )
+@aiter_of_option
 @format_option
 def command(
-    paths: tuple[Path, ...], root: Path | None, baseline: Path | None, to_write: Path | None, style: str
+    paths: tuple[Path, ...],
+    root: Path | None,
+    baseline: Path | None,
+    to_write: Path | None,
+    version: Version,
+    style: str,
 ) -> int:
     """Check tuned rows of any AITER fused-MoE table, or of all in a folder; without FILE, of all below the root."""
     if root is None and not paths:
@@ -34,7 +41,7 @@ def command(
     if baseline and to_write:
         raise click.UsageError("--baseline and --write-baseline exclude each other")
     files = _tables(paths) if paths else tuned_files(root or Path())
-    result = lint_files(files, root, baseline)
+    result = lint_files(files, root, baseline, version=version)
     if to_write:
         return _write(to_write, result)
     looked_at = f"{counted(result.rows, 'readable row')} in {counted(len(result.tables), 'table')}"

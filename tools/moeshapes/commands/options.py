@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 import click
 
 from moeshapes.findings import FORMATS
 from moeshapes.root import find_configs, find_shapes_root, find_tables_root
+from moeshapes.runtime.version import KNOWN_UNTIL, Version
 
 
 def _shapes_root(context: click.Context, parameter: click.Parameter, given: Path | None) -> Path:
@@ -40,6 +42,10 @@ def _aiter_configs(context: click.Context, parameter: click.Parameter, given: Pa
     return configs
 
 
+def _version(context: click.Context, parameter: click.Parameter, given: datetime) -> Version:
+    return Version(given.date())
+
+
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 _TABLES_ROOT_HELP = "The top of a repository of shapes, or of an AITER checkout; else found upwards."
 
@@ -63,4 +69,14 @@ baseline_option = click.option(
     "--baseline",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Findings that are known, as `lint --write-baseline` wrote them: only others are shown.",
+)
+aiter_of_option = click.option(
+    "--aiter-of",
+    "version",
+    metavar="DAY",
+    type=click.DateTime(["%Y-%m-%d"]),
+    default=str(KNOWN_UNTIL),
+    callback=_version,
+    show_default=True,
+    help="AITER's main branch as of that day.",
 )

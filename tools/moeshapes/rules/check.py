@@ -17,6 +17,7 @@ from moeshapes.policy import Deny
 from moeshapes.recipe import Recipe, recipe_of
 from moeshapes.row import Key, TunedRow
 from moeshapes.rule import Rule
+from moeshapes.runtime.version import Version
 from moeshapes.use import Use
 
 if TYPE_CHECKING:
@@ -28,9 +29,10 @@ FALLBACK_TAG = "flydsl_fallback"
 
 @dataclass(frozen=True)
 class Subject:
-    """A tuned row with its kernel names parsed, and what the declared shapes say about its key."""
+    """A tuned row with its kernel names parsed, the AITER that serves it, and what the shapes say of its key."""
 
     row: TunedRow
+    version: Version
     uses: tuple[Use, ...] = ()
     denies: tuple[Deny, ...] = ()
 

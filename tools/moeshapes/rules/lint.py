@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from moeshapes.findings import Finding
 from moeshapes.row import TunedRow
 from moeshapes.rules.check import CHECKS, TABLE_CHECKS, Subject, Tables
+from moeshapes.runtime.version import Version
 
 if TYPE_CHECKING:
     from moeshapes.expand import Declarations
@@ -25,6 +26,7 @@ MODULES = (
     "reachable",
     "refusals",
     "series",
+    "since",
     "throughput",
     "tiles",
     "times",
@@ -35,19 +37,24 @@ for _module in MODULES:
     importlib.import_module(f"moeshapes.rules.{_module}")
 
 
-def lint_rows(rows: Iterable[TunedRow], declarations: Declarations | None = None, sound: bool = True) -> list[Finding]:
+def lint_rows(
+    rows: Iterable[TunedRow],
+    declarations: Declarations | None = None,
+    sound: bool = True,
+    version: Version | None = None,
+) -> list[Finding]:
     """Everything that the rules find in rows that are judged together.
 
     `declarations` are the repository's. Where they are not `sound`, shapes may be missing from them: no row is then
-    said to be undeclared.
+    said to be undeclared. `version` is the AITER that serves, by default the newest that is known.
     """
     tables = Tables(tuple(rows), declarations if sound else None)
-    subjects = [_subject(row, declarations) for row in tables.rows]
+    subjects = [_subject(row, declarations, version or Version()) for row in tables.rows]
     by_row = [finding for subject in subjects for check in CHECKS for finding in check(subject)]
     return by_row + [finding for check in TABLE_CHECKS for finding in check(tables)]
 
 
-def _subject(row: TunedRow, declarations: Declarations | None) -> Subject:
+def _subject(row: TunedRow, declarations: Declarations | None, version: Version) -> Subject:
     if declarations is None:
-        return Subject(row)
-    return Subject(row, declarations.uses_of(row.key), declarations.policy_of(row.key))
+        return Subject(row, version)
+    return Subject(row, version, declarations.uses_of(row.key), declarations.policy_of(row.key))
