@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from moeshapes.deployment import Deployment
-from moeshapes.dispatch import BUCKETS
+from moeshapes.dispatch import BUCKETS, LARGEST_STEP, TOP
 from moeshapes.explain import Explanation, explain
 from moeshapes.kernel_name import parse
 from moeshapes.recipe import Format
@@ -86,8 +86,10 @@ def _status(deployment: Deployment, bucket: int, answer: Explanation) -> tuple[S
     if answer.discarded:
         return Status.DISCARDED, answer.discarded
     if answer.match is None:
-        left_out = deployment.entry.left_out.get(bucket)
-        return (Status.LEFT_OUT, left_out.reason) if left_out else (Status.GAP, answer.plan.path)
+        left_out = deployment.entry.left_out
+        # The top bucket falls back to the largest step, so what is said of that holds for it too.
+        said = left_out.get(bucket) or (left_out.get(LARGEST_STEP) if bucket == TOP else None)
+        return (Status.LEFT_OUT, said.reason) if said else (Status.GAP, answer.plan.path)
     if not answer.match.own_tier:
         return Status.TIER, f"the row for {answer.match.row.key.shape.token}"
     if not answer.match.own_activation:
