@@ -27,7 +27,7 @@ help: ## list the targets
 setup: ## make or refresh .venv (every target does this by itself)
 	$(SETUP)
 
-verify: NEEDS = torch numpy
+verify: NEEDS = torch numpy tabulate
 verify: setup ## judge every tuned row and declared use; FRESH=1 ignores the cache, TUNED=FILE, BACKEND=emulate
 	@$(if $(TUNED),,$(RUN) -m moeshapes generate)
 	@$(RUN) -m moeshapes verify $(if $(FRESH),--fresh) $(if $(BACKEND),--backend $(BACKEND)) $(ARGS) $(TUNED)
@@ -59,12 +59,12 @@ check: setup ## ruff, mypy and everything of moeshapes that a CPU can check
 lint: setup ## static rules on the shipped tuned rows, or on TUNED=FILE
 	@$(RUN) -m moeshapes lint $(ARGS) $(TUNED)
 
-bench: NEEDS = torch numpy
-bench: setup ## time the reference against the usual one
-	@$(RUN) -m moeshapes bench $(ARGS)
+bench: NEEDS = torch numpy tabulate
+bench: setup ## time the commands and the reference; AITER=DIR adds keys over its tables
+	@$(RUN) -m moeshapes bench $(if $(AITER),--aiter $(AITER)) $(ARGS)
 
-report: NEEDS = jinja2 tabulate
-report: setup ## write the report from the records
+report: NEEDS = tabulate
+report: setup ## print the last verification as markdown
 	@$(RUN) -m moeshapes report $(ARGS)
 
 clean: ## remove build/ and caches, never generated/

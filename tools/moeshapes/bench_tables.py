@@ -75,11 +75,17 @@ def figures(root: Path, configs: Path | None = None) -> Iterator[Figure]:
     yield Figure("keys", "this repository's", cold_start(["keys"], root))
     if configs:
         yield Figure("keys --aiter", "AITER's", cold_start(["keys", "--aiter", str(configs.absolute())], root))
+    yield Figure("generate --check", "this repository's", cold_start(["generate", "--check"], root))
     yield Figure("check", "this repository's", cold_start(["check"], root))
     for rows in SIZES:
         with tempfile.TemporaryDirectory() as directory:
             write_tables(Path(directory), rows)
             yield Figure("keys", f"{rows:,} rows in {FILES}", cold_start(["keys"], Path(directory)), rows)
+
+
+def count(configs: Path | None) -> int:
+    """How many figures there are."""
+    return 4 + (configs is not None) + len(SIZES)
 
 
 def table_rows(measured: Sequence[Figure]) -> list[tuple[str, ...]]:

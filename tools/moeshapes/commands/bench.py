@@ -8,47 +8,38 @@ from pathlib import Path
 import click
 from tabulate import tabulate
 
+from moeshapes import bench_tables
 from moeshapes.bench import CONTENDERS, PROBLEM, REFERENCE, TOKENS, Figure, available_gib, measure, needed_gib
-from moeshapes.cold_start import RUNS, ColdStart, cold_start
-from moeshapes.commands.options import root_option
+from moeshapes.commands.options import optional_aiter_option, root_option
 from moeshapes.commands.progress import progress
-
-COLD = (("keys",), ("generate", "--check"), ("check",))
 
 
 @click.command("bench")
+@optional_aiter_option
 @root_option
-def command(root: Path) -> None:
+def command(configs: Path | None, root: Path) -> None:
     """Time commands from a cold process, and the reference against the loops that tests usually compare with."""
     fitting = [name for name in CONTENDERS if needed_gib(name) <= available_gib()]
-    starts, figures = [], []
-    with progress("bench", len(COLD) + len(fitting)) as report:
-        for arguments in COLD:
-            starts.append(cold_start(arguments, root))
-            report(f"moeshapes {' '.join(arguments)}")
+    commands, references = [], []
+    with progress("bench", bench_tables.count(configs) + len(fitting)) as report:
+        for figure in bench_tables.figures(root, configs):
+            commands.append(figure)
+            report(f"moeshapes {figure.command}, {figure.tables}")
         for name in fitting:
-            figures.append(measure(name))
+            references.append(measure(name))
             report(name)
-    click.echo(_starts(starts))
+    click.echo(tabulate(bench_tables.table_rows(commands), bench_tables.HEADERS, disable_numparse=True))
     click.echo()
-    click.echo(_references(figures))
+    click.echo(_references(references))
     for name in CONTENDERS:
         if name not in fitting:
             click.echo(f"left out: {name} needs about {needed_gib(name):.0f} GiB, {available_gib():.0f} are free")
-
-
-def _starts(starts: Sequence[ColdStart]) -> str:
-    rows = [
-        [f"moeshapes {' '.join(s.arguments)}", f"{s.median:.2f} s", f"{s.least:.2f} s", f"{s.most:.2f} s"]
-        for s in starts
-    ]
-    return tabulate(rows, [f"cold process, {RUNS} runs", "median", "least", "most"], disable_numparse=True)
 
 
 def _references(figures: Sequence[Figure]) -> str:
     base = next(figure.seconds for figure in figures if figure.contender == REFERENCE)
     shape = f"{PROBLEM.expert}/{PROBLEM.topk} {PROBLEM.model_dim}x{PROBLEM.inter_dim}"
     dims = f"{shape} {PROBLEM.recipe_name}, {TOKENS} tokens"
-    rows = [[f.contender, f"{f.seconds:.1f} s", f"{f.seconds / base:.1f}", f"{f.peak_gib:.1f} GiB"] for f in figures]
-    headers = [f"{dims}, decode included", "time", "over the reference's", "peak memory"]
+    rows = [[f.contender, f"{f.seconds:.1f} s", f"{f.seconds / base:.1f} x", f"{f.peak_gib:.1f} GiB"] for f in figures]
+    headers = [f"{dims}, decode included", "time", "over the reference", "peak memory"]
     return tabulate(rows, headers, disable_numparse=True)
