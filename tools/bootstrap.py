@@ -29,7 +29,7 @@ STAMP = "moeshapes-setup.json"
 PARENT_PACKAGES = "zz-moeshapes-parent.pth"
 """Read last, so that what is installed in the environment itself comes before the parent's."""
 
-EXTRAS = "verify,report,dev"
+EXTRAS = "verify,portable,report,dev"
 EXTRAS_BESIDE_A_PARENT_TORCH = "numeric,report,dev"
 EXTRAS_OF_BASE = "test"
 

@@ -1,1 +1,1 @@
-"""The `portable` backend: two-stage fused-MoE Triton kernels that run on NVIDIA and AMD GPUs, and in Triton's interpreter."""
+"""The `portable` backend: two-stage fused-MoE Triton kernels, for NVIDIA and AMD GPUs and Triton's interpreter."""

@@ -19,13 +19,18 @@ from moeshapes.recipe import Format, QType, Recipe
 from moeshapes.workload import Call, Layer
 
 _ACTIVATIONS = {"silu": kernels.SILU, "gelu": kernels.GELU, "swiglu": kernels.SWIGLU, "situv2": kernels.SITUV2}
-_KINDS = {QType.NO: kernels.PLAIN, QType.PER_TOKEN: kernels.ROW, QType.PER_1X128: kernels.WIDE, QType.PER_1X32: kernels.MX}
+_KINDS = {
+    QType.NO: kernels.PLAIN,
+    QType.PER_TOKEN: kernels.ROW,
+    QType.PER_1X128: kernels.WIDE,
+    QType.PER_1X32: kernels.MX,
+}
 _DOT_FORMATS = {Format.BF16: "bf16", Format.FP8: "e4m3", Format.FP4: "e2m1"}
 _QUANTISED_OUTPUT = {None: kernels.TO_BF16, "fp8": kernels.TO_FP8, "fp4": kernels.TO_FP4}
 _QUANTISER_TILE = (4, 512)
 
 
-class UnsupportedRow(ValueError):
+class UnsupportedRowError(ValueError):
     """A row or recipe that this backend has no kernels for."""
 
 
@@ -61,9 +66,7 @@ class PortableLayer:
     """Weights stacked a set after another, packed as they are."""
 
     def __init__(self, layer: Layer) -> None:
-        recipe = layer.problem.recipe
-        if recipe.q_type not in _KINDS or recipe.w is Format.INT4:
-            raise UnsupportedRow(f"the portable backend has no kernels for {recipe.name}")
+        _refuse_recipe(layer.problem)
         self.layer = layer
         self.w1 = _stacked(layer.w1)
         self.w2 = _stacked(layer.w2)
@@ -72,6 +75,14 @@ class PortableLayer:
         row = launch or default_launch(self.layer.problem.recipe, token)
         first, second = (_triton_name(row[column], stage) for column, stage in (("kernelName1", 1), ("kernelName2", 2)))
         return PortableArm(self, int(row["block_m"]), first, second)
+
+
+def _refuse_recipe(problem: Problem) -> None:
+    recipe = problem.recipe
+    if recipe.q_type not in _KINDS or not {recipe.a, recipe.w} <= _DOT_FORMATS.keys():
+        raise UnsupportedRowError(f"the portable backend has no kernels for {recipe.name}")
+    if problem.fnuz and Format.FP8 in (recipe.a, recipe.w):
+        raise UnsupportedRowError("the portable backend reads fp8 as e4m3fn, not as the e4m3fnuz of this architecture")
 
 
 def _stacked(weights: list[Quantised]) -> Quantised:
@@ -83,7 +94,7 @@ def _stacked(weights: list[Quantised]) -> Quantised:
 def _triton_name(name: str, stage: int) -> KernelName:
     parsed = parse(name)
     if parsed is None or parsed.family != f"triton_moe{stage}":
-        raise UnsupportedRow(f"{name} is no stage-{stage} kernel of the portable backend")
+        raise UnsupportedRowError(f"{name} is no stage-{stage} kernel of the portable backend")
     return parsed
 
 
@@ -117,12 +128,18 @@ class PortableArm:
         recipe = self.problem.recipe
         for name in (self.first, self.second):
             if (name.a, name.w) != (recipe.a, recipe.w):
-                raise UnsupportedRow(f"{name.render()} does not take the formats of {recipe.name}")
+                raise UnsupportedRowError(f"{name.render()} does not take the formats of {recipe.name}")
             if name.tile_m != self.block_m:
-                raise UnsupportedRow(f"{name.render()} reads tiles of {name.tile_m} rows, block_m is {self.block_m}")
+                raise UnsupportedRowError(
+                    f"{name.render()} reads tiles of {name.tile_m} rows, block_m is {self.block_m}"
+                )
+            if recipe.q_type is QType.PER_1X128 and (name.tile_k or 0) > recipe.block:
+                raise UnsupportedRowError(f"{name.render()} steps over more than one scale block of {recipe.block}")
         fused = self.first.out_quant
         if fused and (recipe.q_type is not QType.PER_1X32 or fused != recipe.a.value):
-            raise UnsupportedRow(f"{self.first.render()} writes {fused}, which stage 2 of {recipe.name} does not read")
+            raise UnsupportedRowError(
+                f"{self.first.render()} writes {fused}, which stage 2 of {recipe.name} does not read"
+            )
 
     def launched(self) -> list[str]:
         return [self.first.render(), self.second.render()]
@@ -143,7 +160,9 @@ class PortableArm:
     def first_stage(self, call: Call, tiles: Sorted) -> Quantised:
         """The intermediate in sorted rows; filling rows are left as they were."""
         spec = activation_spec(self.problem.recipe, self.problem.fnuz)
-        codes, scales = _buffers(tiles.ids.shape[0], self.problem.inter_dim, spec if self.first.out_quant else None, call)
+        codes, scales = _buffers(
+            tiles.ids.shape[0], self.problem.inter_dim, spec if self.first.out_quant else None, call
+        )
         self._launch_first(call, tiles, quantise_activations(call.activations, spec), codes, scales)
         if self.first.out_quant or spec.is_plain:
             return Quantised(spec, codes, scales)
@@ -153,7 +172,7 @@ class PortableArm:
         problem, tile, activation = self.problem, _Tile.of(self.first), self.problem.activation
         kernels.stage1[(tiles.tiles, triton.cdiv(problem.inter_dim, tile.n))](
             _bytes(x.codes), _or_codes(x), *self._weights(self.prepared.w1), _or_any(self.layer.bias1, codes),
-            _bytes(codes), codes if scales is None else scales, tiles.ids, tiles.tile_expert, self.layer.set_of, call.topk_weights,
+            _bytes(codes), _or_any(scales, codes), tiles.ids, tiles.tile_expert, self.layer.set_of, call.topk_weights,
             call.tokens, problem.expert, problem.model_dim, problem.inter_dim, problem.topk,
             *_set_strides(self.prepared.w1),
             activation.limit or 0.0, activation.alpha or 0.0, activation.beta or 1.0, activation.linear_beta or 1.0,
@@ -172,7 +191,8 @@ class PortableArm:
             return total.bfloat16()
         slots = torch.empty((call.tokens * problem.topk, problem.model_dim), dtype=torch.bfloat16, device=device)
         self._launch_second(call, tiles, intermediate, slots)
-        return slots.unflatten(0, (call.tokens, problem.topk)).sum(dim=1, dtype=torch.float32).bfloat16()
+        total = slots.view(call.tokens, problem.topk, problem.model_dim).sum(dim=1, dtype=torch.float32)
+        return total.bfloat16()
 
     def _launch_second(self, call: Call, tiles: Sorted, hidden: Quantised, out: Tensor) -> None:
         problem, tile = self.problem, _Tile.of(self.second)
@@ -240,7 +260,9 @@ def quantise_activations(x: Tensor, spec: Spec) -> Quantised:
         return quantise(x, spec)
     rows, columns = x.shape
     fp4 = spec.number is Format.FP4
-    codes = torch.empty((rows, columns // 2 if fp4 else columns), dtype=torch.uint8 if fp4 else fp8_dtype(spec.fnuz), device=x.device)
+    codes = torch.empty(
+        (rows, columns // 2 if fp4 else columns), dtype=torch.uint8 if fp4 else fp8_dtype(spec.fnuz), device=x.device
+    )
     scales = torch.empty((rows, columns // 32), dtype=torch.uint8, device=x.device)
     block_m, block_n = _QUANTISER_TILE
     grid = (triton.cdiv(rows, block_m), triton.cdiv(columns, block_n))

@@ -48,7 +48,9 @@ def _product(
             a + row[:, None] * (k_elements // A_PER_BYTE) + a_at[None, :], row_live[:, None] & a_in[None, :], other=0
         )
         w_tile = tl.load(
-            w + column[None, :] * (k_elements // W_PER_BYTE) + w_at[:, None], column_live[None, :] & w_in[:, None], other=0
+            w + column[None, :] * (k_elements // W_PER_BYTE) + w_at[:, None],
+            column_live[None, :] & w_in[:, None],
+            other=0,
         )
         if A_FORMAT == "e4m3":
             a_tile = a_tile.to(tl.float8e4nv, bitcast=True)
@@ -58,13 +60,17 @@ def _product(
             s_at = k // 32 + tl.arange(0, BK // 32)
             s_in = s_at < k_elements // 32
             ws = tl.load(
-                w_scale + column[:, None] * (k_elements // 32) + s_at[None, :], column_live[:, None] & s_in[None, :], other=0
+                w_scale + column[:, None] * (k_elements // 32) + s_at[None, :],
+                column_live[:, None] & s_in[None, :],
+                other=0,
             )
             if A_FORMAT == "bf16":
                 acc = tl.dot_scaled(a_tile, None, "bf16", w_tile, ws, W_FORMAT, acc)
             else:
                 a_s = tl.load(
-                    a_scale + row[:, None] * (k_elements // 32) + s_at[None, :], row_live[:, None] & s_in[None, :], other=0
+                    a_scale + row[:, None] * (k_elements // 32) + s_at[None, :],
+                    row_live[:, None] & s_in[None, :],
+                    other=0,
                 )
                 acc = tl.dot_scaled(a_tile, a_s, A_FORMAT, w_tile, ws, W_FORMAT, acc)
         elif KIND == WIDE:

@@ -14,7 +14,8 @@ SLOT_SHIFT = 24
 class Sorted:
     """Rows of slots sorted by expert, each expert's filled up to block_m, then tiles of no expert up to a fixed number.
 
-    ids: int32 `[tiles * block_m]`, slot << 24 | token, token = M in filling rows. tile_expert: int32 `[tiles]`, E for none.
+    ids: int32 `[tiles * block_m]`, slot << 24 | token, token = M in filling rows.
+    tile_expert: int32 `[tiles]`, E for none.
     """
 
     ids: Tensor
@@ -26,7 +27,7 @@ class Sorted:
 
 
 def tile_bound(slots: int, experts: int, block_m: int) -> int:
-    """The most tiles that `slots` slots can need: no expert that is hit fills more than one tile in part."""
+    """The most tiles that `slots` slots can need: of each expert that is hit, one tile at most is filled in part."""
     return min(slots, experts + slots // block_m)
 
 
