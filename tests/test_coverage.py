@@ -15,10 +15,9 @@ from moeshapes.runtime.merged import merge
 from table_text import line, table
 
 OPUS = "opus_moe2_afp8_wfp4_bf16_t32x128x256_sbm32"
-TEXT = SHAPE.replace(
-    "recipe: fp8_token",
-    "recipe: a8w4\ngate_mode: interleave\nenv: {AITER_BF16_FP8_MOE_BOUND: 5}\npad: {inter_dim: 128}",
-).replace("tokens: [1, 32]", "tokens: [8, 16, 32, 64], left_out: [{tokens: 8192.., reason: long prefill}]")
+_A8W4 = "recipe: a8w4\ngate_mode: interleave\nenv: {AITER_BF16_FP8_MOE_BOUND: 5}\npad: {inter_dim: 128}"
+_TOKENS = "tokens: [8, 16, 32, 64], left_out: [{tokens: 8192.., reason: long prefill}]"
+TEXT = SHAPE.replace("recipe: fp8_token", _A8W4).replace("tokens: [1, 32]", _TOKENS)
 MX = ("flydsl_mxmoe_g1_a4w4_16x256x256_f16in_nt", "flydsl_mxmoe_g2_a4w4_16x256x256_atomic")
 
 
@@ -83,19 +82,7 @@ def test_the_grid_shows_kernels_and_marks(tmp_path: Path) -> None:
     assert len(grid) <= len(header) + 1
     assert "FF   FF~  .." in grid
     assert grid.endswith("FF^")
-    assert header.split() == [
-        "1",
-        "2",
-        "4",
-        "8",
-        "16",
-        "32",
-        "64",
-        "128",
-        "256",
-        "512",
-        *["1k", "2k", "4k", "8k", "16k", "32k", "128k"],
-    ]
+    assert " ".join(header.split()) == "1 2 4 8 16 32 64 128 256 512 1k 2k 4k 8k 16k 32k 128k"
 
 
 def test_hazards_are_marked(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from moeshapes.recipe import Format
 from moeshapes.repository import load_declarations
 
 KEY = "gfx950,256,8,6144,512,257,9,Silu,bf16,fp4x2,fp4x2,per_1x32,1,0"
+FNUZ = "float8_e4m3fnuz"
 LOGGED = (
     "[aiter] [fused_moe] using 2stage default for ('gfx950', 256, 16384, 6144, 256, 257, 9, <ActivationType.Silu: 0>,"
     " 'torch.bfloat16', 'torch.bfloat16', 'torch.bfloat16', 'QuantType.No', True, False)"
@@ -29,9 +30,9 @@ LOGGED = (
 def declarations(tmp_path: Path) -> Declarations:
     shapes = {
         "demo/tp4": SHAPE,
-        "demo/tp8": SHAPE.replace("tp: 4", "tp: 8"),
+        "demo/tp2": SHAPE.replace("tp: 4", "tp: 2"),
         "demo/ep4": SHAPE.replace("tp: 4", "tp: 4\nep: 4"),
-        "other/tp4": SHAPE.replace("demo", "other"),
+        "other/tp4": SHAPE.replace("demo", "other").replace("[1, 32]", "[64]"),
     }
     models = {"demo": MODEL, "other": MODEL.replace("Demo", "Other"), "unserved": MODEL.replace("Demo", "Unserved")}
     found, findings = load_declarations(write_repository(tmp_path, shapes, models))
@@ -47,8 +48,8 @@ def asked(declarations: Declarations, name: str, tp: int | None = None, **change
 def test_a_model_by_any_of_its_names(declarations: Declarations) -> None:
     for name in ("demo", "Demo", "example/demo", "DEMO ", "dem"):
         assert asked(declarations, name, tp=4) == ["demo/tp4"]
-    assert asked(declarations, "demo") == ["demo/tp4", "demo/tp8"]
-    assert asked(declarations, "demo/tp8") == ["demo/tp8"]
+    assert asked(declarations, "demo") == ["demo/tp2", "demo/tp4"]
+    assert asked(declarations, "demo/tp2") == ["demo/tp2"]
     assert asked(declarations, "demo", tp=4, expert_mask=True) == ["demo/ep4"]
 
 
@@ -59,7 +60,7 @@ def test_a_model_by_any_of_its_names(declarations: Declarations) -> None:
         ("xyz", None, "see models/"),
         ("", None, "did you mean `demo` or `other` or `unserved`?"),
         ("unserved", None, "no shape file serves `unserved`"),
-        ("demo", 2, r"nothing is declared with tp 2; there are .*demo/tp4 \(tp 4, ep 1\), demo/tp8 \(tp 8, ep 1\)"),
+        ("demo", 8, r"nothing is declared with tp 8; there are .*demo/tp2 \(tp 2, ep 1\), demo/tp4 \(tp 4, ep 1\)"),
         ("demo/ep4", None, r"tensor parallelism alone \(add --ep\)"),
     ],
 )
@@ -86,7 +87,7 @@ def test_a_key_and_a_log_line() -> None:
         (KEY.replace(",8,", ",96,"), "no call looks up 96 tokens"),
         (KEY.replace("fp4x2,fp4x2", "i8,fp4x2"), "no recipe"),
         (
-            KEY.replace("fp4x2,fp4x2,per_1x32", "float8_e4m3fnuz,float8_e4m3fnuz,per_Token"),
+            KEY.replace("fp4x2,fp4x2,per_1x32", f"{FNUZ},{FNUZ},per_Token"),
             "its fp8 is torch.float8_e4m3fn",
         ),
         ("[fused_moe] using 2stage default for (", "cut off"),
@@ -98,14 +99,7 @@ def test_keys_that_nothing_asks_for(text: str, message: str) -> None:
 
 
 def test_circumstances_change_the_call() -> None:
-    changed = Circumstances(
-        expert_mask=True,
-        gate_mode="interleave",
-        bias=True,
-        unshuffled=True,
-        without_flydsl=True,
-        env={"AITER_KSPLIT": "2"},
-    )
+    changed = Circumstances(True, None, "interleave", True, True, True, {"AITER_KSPLIT": "2"})
     (question,) = ask_about_key(KEY, (), changed)
     call = question.call
     assert (call.topk_width, call.topk) == (10, 9)
@@ -121,5 +115,5 @@ def test_circumstances_change_the_call() -> None:
 def test_any_text_is_answered_or_refused(text: str) -> None:
     try:
         assert ask_about_key(text, (), Circumstances())
-    except NotAnswerableError as refusal:
-        assert str(refusal)
+    except NotAnswerableError:
+        return

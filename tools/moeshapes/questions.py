@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from moeshapes.deployment import Deployment, deployments
@@ -132,7 +132,7 @@ def _deployments(name: str, declarations: Declarations) -> list[Deployment]:
 
 
 def _model(wanted: str, models: Mapping[str, Model]) -> Model:
-    named = {spelling: model for model in models.values() for spelling in _spellings(model)}
+    named = {spelling: model for spelling, model in reversed(list(_spellings(models.values())))}
     beginning = [model for model in models.values() if model.id.startswith(wanted)]
     if wanted in named:
         return named[wanted]
@@ -143,10 +143,11 @@ def _model(wanted: str, models: Mapping[str, Model]) -> Model:
     raise NotAnswerableError(f"there is no model `{wanted}`: {hint}")
 
 
-def _spellings(model: Model) -> Iterator[str]:
-    """What a model may be called: its file, its name, its checkpoints with and without their owner."""
-    yield model.id
-    yield model.name.lower()
-    for checkpoint in model.checkpoints:
-        yield checkpoint.lower()
-        yield checkpoint.lower().rpartition("/")[2]
+def _spellings(models: Iterable[Model]) -> Iterator[tuple[str, Model]]:
+    """What models may be called, what is surest first: file, name, checkpoints with and without their owner."""
+    known = list(models)
+    yield from ((model.id, model) for model in known)
+    yield from ((model.name.lower(), model) for model in known)
+    checkpoints = [(checkpoint.lower(), model) for model in known for checkpoint in model.checkpoints]
+    yield from checkpoints
+    yield from ((checkpoint.rpartition("/")[2], model) for checkpoint, model in checkpoints)
