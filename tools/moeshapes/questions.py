@@ -132,7 +132,7 @@ def _deployments(name: str, declarations: Declarations) -> list[Deployment]:
 
 
 def _model(wanted: str, models: Mapping[str, Model]) -> Model:
-    named = {spelling: model for spelling, model in reversed(list(_spellings(models.values())))}
+    named = dict(reversed(list(_spellings(models.values()))))
     beginning = [model for model in models.values() if model.id.startswith(wanted)]
     if wanted in named:
         return named[wanted]
