@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -101,7 +102,7 @@ def test_under_any_circumstances(aiter: Both, data: st.DataObject) -> None:
     key = data.draw(st.sampled_from(aiter.shapes) | st.sampled_from(aiter.discardable))
     tokens = data.draw(st.just(key.shape.token) | st.integers(1, 200_000))
     call = call_of_key(key, tokens)
-    changed = data.draw(
+    changed: dict[str, Any] = data.draw(
         st.fixed_dictionaries(
             {},
             optional={

@@ -40,8 +40,8 @@ def declarations(tmp_path: Path) -> Declarations:
     return found
 
 
-def asked(declarations: Declarations, name: str, tp: int | None = None, **changes: bool) -> list[str]:
-    questions = ask_about_model(name, tp, [8], Circumstances(**changes), declarations)
+def asked(declarations: Declarations, name: str, tp: int | None = None, expert_mask: bool = False) -> list[str]:
+    questions = ask_about_model(name, tp, [8], Circumstances(expert_mask), declarations)
     return [question.subject.partition("#")[0] for question in questions]
 
 
