@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from datetime import date
 from pathlib import Path
 
 import pytest
 
+from moeshapes.waiver import read_waivers
 from process import run_moeshapes
 from small_repository import TABLE, tuned_line, write_small_repository
 from table_text import text, write
@@ -94,3 +97,19 @@ def test_all_of_aiters_tables_are_linted(aiter_configs: Path, tmp_path: Path) ->
     assert done.returncode == 1
     assert all(finding["line"] > 1 and finding["remedy"] for finding in found)
     assert "2381 readable rows in 31 tables" in done.stderr
+
+
+def test_the_readme_shows_what_lint_prints(root: Path, aiter_configs: Path, tmp_path: Path) -> None:
+    section = (root / "README.md").read_text().partition("## Rules, waivers, baselines")[2].partition("\n## ")[0]
+    shutil.copy(aiter_configs / "model_configs" / "glm47_fp8_tuned_fmoe.csv", tmp_path)
+    shown = "".join(re.findall(r"```console\n(.*?)```", section, re.DOTALL))
+    commands = re.findall(r"^\$ moeshapes (.*)$", shown, re.MULTILINE)
+    printed = ""
+    for command in commands:
+        done = run_moeshapes(*command.split(), cwd=tmp_path)
+        printed += f"$ moeshapes {command}\n{done.stdout}{done.stderr}"
+    assert printed == shown
+    assert len(commands) == 3
+    (waivers,) = re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)
+    (tmp_path / "waivers.yaml").write_text(waivers)
+    assert read_waivers(tmp_path, date(2026, 1, 1))[1] == []

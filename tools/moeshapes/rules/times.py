@@ -60,10 +60,10 @@ def floors(subject: Subject) -> Iterator[Finding]:
     memory, compute = read_time(row.key, shape.topk), compute_time(row.key)
     if memory is not None and row.us < memory:
         bandwidth = f"{PEAKS[row.key.gfx].bandwidth / 1e12:g} TB/s of {row.key.gfx}"
-        message = f"{row.us:g} µs, but the weights of {shape.topk} experts take {memory:.4g} µs at the {bandwidth}"
+        message = f"{row.us:g} µs, but the weights of {shape.topk} experts take {memory:.5g} µs at the {bandwidth}"
         yield subject.finding(FASTER_THAN_MEMORY, message)
     elif compute is not None and row.us < compute:
-        message = f"{row.us:g} µs, but {shape.token} tokens take {compute:.4g} µs at the peak of {row.key.gfx} with"
+        message = f"{row.us:g} µs, but {shape.token} tokens take {compute:.5g} µs at the peak of {row.key.gfx} with"
         yield subject.finding(FASTER_THAN_COMPUTE, f"{message} {row.key.cu_num} compute units")
     elif memory is not None:
         yield from _expectation(subject)
@@ -77,7 +77,7 @@ def _expectation(subject: Subject) -> Iterator[Finding]:
         message = (
             f"{row.us:g} µs, but {row.key.shape.token} tokens routed at random hit {experts:.0f} experts, whose weights"
         )
-        yield subject.finding(FASTER_THAN_EXPECTED, f"{message} take {expected:.4g} µs at peak bandwidth")
+        yield subject.finding(FASTER_THAN_EXPECTED, f"{message} take {expected:.5g} µs at peak bandwidth")
 
 
 @check
