@@ -85,3 +85,18 @@ def test_a_key_is_explained_without_heavy_modules(root: Path) -> None:
     )
     done = run_python("-c", code, cwd=root)
     assert done.stderr.strip() == "[]"
+
+
+def shown_by_readme(root: Path, command: str) -> str:
+    _, _, after = (root / "README.md").read_text(encoding="utf-8").partition(f"```console\n$ {command}\n")
+    return after.partition("```")[0]
+
+
+def test_the_readme_shows_what_explain_prints(root: Path) -> None:
+    command = "moeshapes explain GLM-5.2 --tp 4 --tokens 7 --tokens 9"
+    assert run_moeshapes(*command.split()[1:], cwd=root).stdout == shown_by_readme(root, command)
+
+
+def test_the_readme_shows_what_coverage_prints(root: Path, aiter_configs: Path) -> None:
+    done = run_moeshapes("coverage", "glm-5.2", "--tuned", str(aiter_configs), cwd=root)
+    assert done.stdout == shown_by_readme(root, "moeshapes coverage glm-5.2 --tuned ../aiter")

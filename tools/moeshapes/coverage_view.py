@@ -17,10 +17,11 @@ _LETTER_WORDS = "M mxmoe, F FlyDSL, L FlyDSL's layout stage 2, C CK, O opus, A a
 _MARKS = {Status.EXACT: " ", Status.OTHER_ACTIVATION: "~", Status.TIER: "^"}
 _WITHOUT_ROW = {Status.GAP: "..", Status.LEFT_OUT: "--", Status.NOT_ASKED: "", Status.DISCARDED: "xx"}
 _LEGEND = (
-    f"a letter a kernel: {_LETTER_WORDS}; ~ another activation's row, ^ the smaller tier's row,"
-    " ! a crash or wrong results to be expected",
+    f"a letter a kernel: {_LETTER_WORDS}",
+    "~ another activation's row, ^ the smaller tier's row, ! a crash or wrong results to be expected",
     "no row: .. gap, -- left out with a reason, xx found and thrown away; blank: no call asks for it",
 )
+_SAID_BY_THE_GRID = (Status.EXACT, Status.TIER, Status.NOT_ASKED)
 _WIDTH = 5
 
 
@@ -55,7 +56,7 @@ def _notes(coverages: Sequence[Coverage]) -> Iterator[str]:
 def _notes_of(coverage: Coverage) -> Iterator[str]:
     by_note: dict[tuple[Status, str], list[int]] = defaultdict(list)
     for cell in coverage.cells:
-        if cell.status not in (Status.EXACT, Status.NOT_ASKED):
+        if cell.status not in _SAID_BY_THE_GRID:
             by_note[cell.status, cell.note].append(cell.bucket)
     for (status, note), buckets in by_note.items():
         yield f"{status.value} at {listed_tokens(buckets)}: {note}"
