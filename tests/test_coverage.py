@@ -72,7 +72,9 @@ def test_notes_say_why(tmp_path: Path) -> None:
     assert "other activation at 16: a row of Gelu" in text
     assert "gap at 32..4096: FlyDSL's fallback" in text
     assert "left out at 8192..32768, 131072: long prefill" in text
-    assert text.endswith("1 deployments x 17 buckets: 1 exact, 1 other activation, 4 left out, 3 not asked for, 8 gap")
+    assert text.endswith(
+        "deployments x buckets: 1 x 17: 1 exact, 1 other activation, 4 left out, 3 not asked for, 8 gap"
+    )
 
 
 def test_the_grid_shows_kernels_and_marks(tmp_path: Path) -> None:
@@ -115,4 +117,4 @@ def test_a_stray_bucket_differs_from_both_neighbours(tmp_path: Path, families: s
 
 def test_nothing_declared_is_nothing_covered() -> None:
     assert sum(totals([]).values()) == 0
-    assert as_text([]).endswith("0 deployments x 17 buckets: nothing")
+    assert as_text([]).endswith("deployments x buckets: 0 x 17: nothing")

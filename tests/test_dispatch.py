@@ -11,6 +11,7 @@ from moeshapes.dispatch import (
     Caller,
     activation_format,
     bucket_of,
+    choose_format,
     is_reachable_bucket,
     tokens_of,
 )
@@ -100,3 +101,23 @@ def test_reach_agrees_with_trying_every_token_count(
         for tokens in tokens_of(bucket)
     )
     assert Caller(gfx, recipe, activation, gates, env).reaches(bucket) is reached
+
+
+def fp4_call(tokens: int, activation: str, gates: str, env: dict[str, str]) -> Call:
+    return Call(tokens, "gfx950", Format.FP4, QType.PER_1X32, activation, gates, env)
+
+
+def test_the_choice_names_the_rule_and_the_variable() -> None:
+    by_default = choose_format(fp4_call(100, "swiglu", "separated", {})).reason
+    assert by_default == f"per_1x32, fp4 weights, swiglu, separated gates: 100 < 256 ({B} by default)"
+    assert choose_format(fp4_call(300, "silu", "interleave", {A: "300"})).reason.endswith(f": 300 >= 300 ({A})")
+    situv2 = choose_format(fp4_call(1, "situv2", "separated", {"AITER_SITUV2_A4W4": "1"}))
+    assert situv2.reason.endswith("AITER_SITUV2_A4W4 is 1")
+    assert choose_format(fp4_call(1, "silu", "separated", {})).reason == "per_1x32, fp4 weights, separated gates"
+
+
+def test_a_bucket_asks_for_two_formats_where_a_bound_lies_in_it() -> None:
+    caller = Caller("gfx950", RECIPES["a16w4"], "swiglu", "separated", {})
+    assert caller.asks(128) == {65: Format.BF16}
+    assert caller.asks(256) == {129: Format.BF16, 256: Format.FP4}
+    assert caller.asks(512) == {257: Format.FP4}

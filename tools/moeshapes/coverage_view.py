@@ -66,7 +66,7 @@ def _notes_of(coverage: Coverage) -> Iterator[str]:
 
 def _totals(coverages: Sequence[Coverage]) -> str:
     counts = ", ".join(f"{number} {status.value}" for status, number in totals(coverages).items() if number)
-    return f"{len(coverages)} deployments x {len(BUCKETS)} buckets: {counts or 'nothing'}"
+    return f"deployments x buckets: {len(coverages)} x {len(BUCKETS)}: {counts or 'nothing'}"
 
 
 def as_json(coverages: Sequence[Coverage]) -> dict[str, object]:
