@@ -100,3 +100,28 @@ def test_the_readme_shows_what_explain_prints(root: Path) -> None:
 def test_the_readme_shows_what_coverage_prints(root: Path, aiter_configs: Path) -> None:
     done = run_moeshapes("coverage", "glm-5.2", "--tuned", str(aiter_configs), cwd=root)
     assert done.stdout == shown_by_readme(root, "moeshapes coverage glm-5.2 --tuned ../aiter")
+
+
+def answers(root: Path, *arguments: str) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = json.loads(
+        run_moeshapes("explain", *arguments, "--format", "json", cwd=root).stdout
+    )
+    return found
+
+
+def test_gpt_oss_asks_for_another_format_from_256_tokens_on(root: Path, aiter_configs: Path) -> None:
+    tuned = ("--tuned", str(aiter_configs))
+    few, many = answers(root, "gpt-oss-120b/tp8-a16w4", "--tokens", "100", "--tokens", "300", *tuned)
+    assert [answer["q_dtype_a"]["format"] for answer in (few, many)] == ["bf16", "fp4"]  # type: ignore[index]
+    assert [answer["bucket"] for answer in (few, many)] == [128, 512]
+    assert [str(answer["row"]["file"]).rpartition("/")[2] for answer in (few, many)] == [  # type: ignore[index]
+        "gptoss_a16w4_tuned_fmoe.csv",
+        "gptoss_fp4_tuned_fmoe.csv",
+    ]
+
+
+def test_both_blocks_of_deepseek_v41_flash_are_answered(root: Path) -> None:
+    target, draft = answers(root, "DeepSeek-V4.1-Flash", "--tp", "4", "--tokens", "40")
+    for answer, experts in ((target, 385), (draft, 129)):
+        assert (answer["bucket"], answer["row"], answer["key"]["expert"]) == (64, None, experts)  # type: ignore[index]
+        assert answer["runs"]["step"] == 6  # type: ignore[index]
