@@ -20,7 +20,8 @@ from moeshapes.repository import load_declarations
 from moeshapes.row import Key, TunedRow
 from moeshapes.verify import plan as planning
 from moeshapes.verify.job import Job
-from moeshapes.verify.plan import EMULATED_UP_TO, UNDECLARED, Planned, counts_of, plan, undeclared_use
+from moeshapes.verify.plan import UNDECLARED, Planned, counts_of, plan, undeclared_use
+from moeshapes.verify.site import EMULATED_UP_TO
 from process import environment
 from table_text import row
 

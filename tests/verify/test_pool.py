@@ -22,7 +22,7 @@ from moeshapes.verify.pool import LOG_TAIL_LINES, Outcome, Pool, Schedule
 from process import is_running, wait_for
 
 
-def stand_in(threads: int) -> list[str]:
+def stand_in(threads: int, gpu: int | None) -> list[str]:
     return [sys.executable, "-I", str(STAND_IN)]
 
 
@@ -130,12 +130,12 @@ def test_signs_of_life_are_passed_on() -> None:
 
 
 def test_a_worker_that_cannot_be_started_is_every_jobs_error() -> None:
-    done = outcomes(named("pass", "pass"), Pool(2, 1, 60.0, lambda threads: ["/nonexistent/python"]))
+    done = outcomes(named("pass", "pass"), Pool(2, 1, 60.0, lambda threads, gpu: ["/nonexistent/python"]))
     assert all(outcome.error.startswith("no worker could be started: ") for outcome in done.values())
 
 
 def test_no_job_needs_no_worker() -> None:
-    assert list(Pool(2, 1, 60.0, lambda threads: pytest.fail("started")).run([])) == []
+    assert list(Pool(2, 1, 60.0, lambda threads, gpu: pytest.fail("started")).run([])) == []
 
 
 def test_a_closed_run_leaves_nothing_running_and_begins_nothing_more(notes: Path) -> None:

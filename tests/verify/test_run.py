@@ -14,15 +14,17 @@ from jsonschema import Draft202012Validator
 
 from moeshapes.record import RecordStore
 from moeshapes.repository import load_declarations
+from moeshapes.verify.evidence import EMULATED, FAIL
 from moeshapes.verify.job import Job
 from moeshapes.verify.plan import Planned, plan
 from moeshapes.verify.pool import Outcome, Pool
-from moeshapes.verify.run import EMULATED, ERROR, FAIL, SKIPPED, Verified, cpu_pool, run
+from moeshapes.verify.run import ERROR, SKIPPED, Verified, local_pool, run
 from small_repository import LIMITED_MODEL, tuned_row, write_small_repository
 
 Answer = Callable[[Job], dict[str, Any] | str]
 """A result, or the text of an error."""
 
+GPU = {"kind": "gpu", "gfx": "gfx950", "cu_num": 256, "board": "a board", "memory": 1 << 38, "driver": "6.12"}
 SCHEMA = json.loads((resources.files("moeshapes") / "schema" / "record.schema.json").read_text("utf-8"))
 
 
@@ -60,6 +62,8 @@ def result(job: Job, verdict: str = "pass") -> dict[str, Any]:
             "baseline": None if job.launch is None else baseline,
         },
         "launched": ["emulated"],
+        "emulated": True,
+        "device": {"kind": "cpu"},
     }
 
 
@@ -217,7 +221,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> list[Verified]:
         declarations, _ = load_declarations(write_small_repository(root, **changes))
         planned = plan(declarations, [tuned_row(8), tuned_row(512)], with_defaults=name == "sound")
         store = RecordStore(root / "records")
-        found = run(planned, store, replace(cpu_pool(), workers=1), fresh=False)
+        found = run(planned, store, replace(local_pool(), workers=1), fresh=False)
         assert all(each.record is None or store.load(each.record["job"]) == each.record for each in found)
         results += found
     return results
@@ -255,7 +259,8 @@ def test_a_record_of_an_emulation_never_reads_proven(real: list[Verified]) -> No
     record = with_status(real, EMULATED)
     assert errors({**record, "status": "proven"})
     assert errors({**record, "backend": "production"})
-    assert not errors({**record, "status": "proven", "backend": "production", "device": "cuda"})
+    assert errors({**record, "status": "proven", "backend": "production"})
+    assert not errors({**record, "status": "proven", "backend": "production", "device": GPU})
 
 
 @pytest.mark.parametrize("status", ["proven ", "pass", "attested", "error", "skipped", "", None])
@@ -304,6 +309,6 @@ def test_nothing_is_left_out_or_added(real: list[Verified], key: str) -> None:
 def test_records_of_one_job_differ_in_time_alone(real: list[Verified], tmp_path: Path) -> None:
     declarations, _ = load_declarations(write_small_repository(tmp_path))
     planned = plan(declarations, [tuned_row(8)], with_defaults=False)
-    (again,) = run(planned, RecordStore(tmp_path / "records"), replace(cpu_pool(), workers=1), fresh=True)
+    (again,) = run(planned, RecordStore(tmp_path / "records"), replace(local_pool(), workers=1), fresh=True)
     first = next(record for record in records(real) if record["job"] == records([again])[0]["job"])
     assert {**first, "time": ""} == {**records([again])[0], "time": ""}

@@ -10,8 +10,9 @@ import pytest
 
 from moeshapes.findings import Place
 from moeshapes.use import Use
+from moeshapes.verify.evidence import EMULATED, FAIL
 from moeshapes.verify.plan import Subject
-from moeshapes.verify.run import EMULATED, ERROR, FAIL, SKIPPED, Verified
+from moeshapes.verify.run import ERROR, SKIPPED, Verified
 from moeshapes.verify.summary import HEADERS, closing_line, details, markdown, table
 from small_repository import tuned_row
 

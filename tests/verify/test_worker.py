@@ -86,7 +86,7 @@ main()
 
 
 def test_what_libraries_print_is_no_answer() -> None:
-    (outcome,) = Pool(1, 1, 60.0, lambda threads: [sys.executable, "-c", NOISY]).run([job("a")])
+    (outcome,) = Pool(1, 1, 60.0, lambda threads, gpu: [sys.executable, "-c", NOISY]).run([job("a")])
     assert outcome.error == ""
     assert outcome.result
     assert outcome.result["verdict"] == "pass"
@@ -106,7 +106,8 @@ def test_what_libraries_print_is_logged() -> None:
 
 
 def test_a_worker_takes_as_many_threads_as_it_is_given() -> None:
-    assert default_command(3)[-2:] == ["--threads", "3"]
+    assert default_command(3, None)[-2:] == ["--threads", "3"]
+    assert default_command(3, 1)[-4:] == ["--threads", "3", "--gpu", "1"]
 
 
 def test_a_worker_imports_no_yaml_schema_or_command_line() -> None:

@@ -22,7 +22,7 @@ from moeshapes import oracle
 from moeshapes.activation import activate
 from moeshapes.problem import Activation, Problem
 from moeshapes.quant import MX_BLOCK, e8m0_decode
-from moeshapes.verify.pool import worker_environment
+from moeshapes.verify.child import child_environment
 from moeshapes.workload import Call, Layer, draw_calls, draw_layer
 
 PROBLEM = Problem(
@@ -103,7 +103,7 @@ CONTENDERS: dict[str, Callable[[Layer, Call], Tensor]] = {
 def measure(contender: str) -> Figure:
     """Runs a contender in a process of its own. Raises RuntimeError where that process fails, as for lack of memory."""
     command = [sys.executable, "-m", "moeshapes.bench", contender]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=worker_environment())
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=child_environment())
     if done.returncode:
         raise RuntimeError(f"{contender}: status {done.returncode}\n{done.stderr[-2000:]}")
     return Figure(**json.loads(done.stdout))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from moeshapes.verify.pool import worker_environment
+from moeshapes.verify.child import child_environment
 
 RUNS = 10
 # Measured by a process of its own: a child's peak memory is at least that of the process which starts it.
@@ -48,7 +48,7 @@ class ColdStart:
 def cold_start(arguments: Sequence[str], directory: Path, runs: int = RUNS) -> ColdStart:
     """Runs the command `runs` times in `directory`; findings do not matter. Raises RuntimeError where it cannot run."""
     command = [sys.executable, "-c", _STOPWATCH, str(runs), sys.executable, "-m", "moeshapes", *arguments]
-    environment = {**os.environ, "PYTHONPATH": worker_environment()["PYTHONPATH"]}
+    environment = {**os.environ, "PYTHONPATH": child_environment()["PYTHONPATH"]}
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])

@@ -55,22 +55,28 @@ def _validator() -> Any:
 
 @dataclass(frozen=True)
 class RecordStore:
-    """A folder of records, each under the name of its job."""
+    """A folder of records, each under the name of its job, and one of those that stand under names of their own."""
 
     folder: Path
+    named: Path | None = None
 
-    def path(self, job_id: str) -> Path:
-        return self.folder / f"{job_id}.json"
+    def path(self, job_id: str, name: str = "") -> Path:
+        return self.named / f"{name}.json" if self.named and name else self.folder / f"{job_id}.json"
 
-    def load(self, job_id: str) -> dict[str, Any] | None:
-        """The record, None where there is none or what is there is no record of this job."""
-        try:
-            record: dict[str, Any] = json.loads(self.path(job_id).read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
-            return None
-        return record if _validator().is_valid(record) and record["job"] == job_id else None
+    def load(self, job_id: str, name: str = "") -> dict[str, Any] | None:
+        """The record under `name` or else its job's; None where none is there that is a record of this job."""
+        found = (_read(path, job_id) for path in dict.fromkeys((self.path(job_id, name), self.path(job_id))))
+        return next((record for record in found if record), None)
 
-    def save(self, record: dict[str, Any]) -> Path:
-        path = self.path(record["job"])
+    def save(self, record: dict[str, Any], name: str = "") -> Path:
+        path = self.path(record["job"], name)
         write_atomically(path, (json.dumps(record, indent=1, sort_keys=True) + "\n").encode())
         return path
+
+
+def _read(path: Path, job_id: str) -> dict[str, Any] | None:
+    try:
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return record if _validator().is_valid(record) and record["job"] == job_id else None

@@ -16,14 +16,17 @@ from moeshapes.commands.progress import progress
 from moeshapes.files import write_atomically
 from moeshapes.findings import Finding, has_errors, printable, render
 from moeshapes.record import RecordStore
-from moeshapes.verify.run import ERROR, FAIL, Verified, cpu_pool, run
+from moeshapes.verify.evidence import FAIL
+from moeshapes.verify.gpus import LocalGpus, local_gpus
+from moeshapes.verify.run import ERROR, Verified, local_pool, run
+from moeshapes.verify.site import AUTO, BACKENDS, EMULATE, Site
 from moeshapes.verify.subjects import plan_of
 from moeshapes.verify.summary import REPORT, closing_line, details, markdown, table
 
 
 @click.command("verify", short_help="Judge tuned rows and declared uses against references.")
 @click.argument("tables", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--backend", type=click.Choice(["auto", "emulate"]), default="auto", show_default=True)
+@click.option("--backend", type=click.Choice(BACKENDS), default=AUTO, show_default=True)
 @click.option("--fresh", is_flag=True, help="Judge again what stored records vouch for.")
 @click.option("--summary", type=click.Path(dir_okay=False, path_type=Path), help="Also write a markdown summary there.")
 @root_option
@@ -31,16 +34,18 @@ from moeshapes.verify.summary import REPORT, closing_line, details, markdown, ta
 def command(tables: tuple[Path, ...], backend: str, fresh: bool, summary: Path | None, root: Path, style: str) -> int:
     """Judge every tuned row under every declared use and, for each declared use, a default plan at buckets 1 and 8.
 
-    With TABLES, judge the rows of those tuned CSVs alone. Without an AMD GPU, rows are emulated: that proves a recipe
-    and this harness, never the silicon, and reads `emulated`.
+    With TABLES, judge the rows of those tuned CSVs alone. Rows of triton_moe kernels run on a GPU of their kind where
+    there is one and read `proven`; others are emulated: that proves a recipe and this harness, never the silicon.
     """
     started = time.monotonic()
-    planned, findings = plan_of(root, tables)
+    site = Site(backend, LocalGpus() if backend == EMULATE else local_gpus())
+    planned, findings = plan_of(root, tables, site)
     if findings and style != "json":
         show(findings, style)
     with progress("verify", sum(item.job is not None for item in planned)) as report:
-        store = RecordStore(root / "build" / "records")
-        results = run(planned, store, cpu_pool(), fresh, lambda verified: report(_line(verified)))
+        store = RecordStore(root / "build" / "records", root / "generated" / "records")
+        pool = local_pool(site.local.gpus)
+        results = run(planned, store, pool, fresh, lambda verified: report(_line(verified)))
     seconds = time.monotonic() - started
     written = markdown(results, seconds).encode()
     for path in filter(None, (root / REPORT, summary)):

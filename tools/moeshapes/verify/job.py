@@ -16,7 +16,7 @@ class Job:
 
     `launch` holds the row's launch fields (row.LAUNCH_COLUMNS), None for the default plan of a declared shape. `counts`
     are the true token counts to run at bucket `token`. `max_elements` bounds the distinct weights drawn.
-    `thorough` asks for all runs.
+    `thorough` asks for all runs. `gpu` is the kind of GPU (gpus.Gpu.kind) whose workers take it, empty for the CPU's.
     """
 
     id: str
@@ -31,6 +31,7 @@ class Job:
     seed: int
     max_elements: int
     thorough: bool = True
+    gpu: str = ""
 
     @property
     def layer_key(self) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from typing import Any
 
@@ -16,13 +16,15 @@ from moeshapes.record import digest, verifier_digest
 from moeshapes.row import Key, TunedRow
 from moeshapes.use import Use
 from moeshapes.verify.job import Job
+from moeshapes.verify.site import WITHOUT_GPU, Placement, Site
 
 DEFAULT_PLAN_BUCKETS = (1, 8)
-EMULATED_UP_TO = 256
 SEED = 20260822
 UNDECLARED = "undeclared"
 _DISTINCT_ELEMENTS, _DEFAULT_PLAN_ELEMENTS = 64_000_000, 24_000_000
 """Distinct weights a layer, in elements: 256 and 96 MB where they are expanded to fp32."""
+_ALL_DISTINCT = 1 << 62
+"""On a GPU every expert has weights of its own."""
 
 
 @dataclass(frozen=True)
@@ -43,19 +45,26 @@ class Subject:
 
 @dataclass(frozen=True)
 class Planned:
-    """A subject with its job, or with the reason why it has none."""
+    """A subject with its job, or with the reason why it has none.
+
+    `note` says why a row is emulated whose kernels could run. `versions` are what the job's result depends on.
+    """
 
     subject: Subject
     job: Job | None
     skipped: str = ""
+    note: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
 
 
-def plan(declarations: Declarations, rows: Iterable[TunedRow], with_defaults: bool) -> list[Planned]:
+def plan(
+    declarations: Declarations, rows: Iterable[TunedRow], with_defaults: bool, site: Site = WITHOUT_GPU
+) -> list[Planned]:
     """Every row under every declared use of its key and, `with_defaults`, a default plan of every (shape, use)."""
     versions = versions_in_use()
-    planned = [_planned(subject, reason, versions) for subject, reason in _row_subjects(declarations, rows)]
+    planned = [_planned(subject, reason, versions, site) for subject, reason in _row_subjects(declarations, rows)]
     if with_defaults:
-        planned += [_planned(subject, "", versions) for subject in _default_subjects(declarations)]
+        planned += [_planned(subject, "", versions, site) for subject in _default_subjects(declarations)]
     return planned
 
 
@@ -112,19 +121,20 @@ def _default_subjects(declarations: Declarations) -> Iterator[Subject]:
                 yield subject
 
 
-def _planned(subject: Subject, reason: str, versions: dict[str, str]) -> Planned:
-    token = subject.key.shape.token
-    if not reason and token > EMULATED_UP_TO:
-        reason = f"emulated up to {EMULATED_UP_TO} tokens; this bucket needs a GPU"
-    if reason:
-        return Planned(subject, None, reason)
-    return Planned(subject, _job(subject, versions))
-
-
-def _job(subject: Subject, versions: dict[str, str]) -> Job:
-    problem = problem_of(subject.key, subject.use)
+def _planned(subject: Subject, reason: str, versions: Mapping[str, str], site: Site) -> Planned:
     launch = None if subject.row is None else subject.row.launch()
-    identity = identity_of(subject, problem, launch, versions)
+    place = site.place(subject.key, launch)
+    if reason or place.refused:
+        return Planned(subject, None, reason or place.refused)
+    if place.gpu is not None:
+        versions = {**versions, "triton": place.gpu.triton or "none"}
+    return Planned(subject, _job(subject, launch, place, versions), note=place.note, versions=versions)
+
+
+def _job(subject: Subject, launch: dict[str, Any] | None, place: Placement, versions: Mapping[str, str]) -> Job:
+    problem = problem_of(subject.key, subject.use)
+    identity = identity_of(subject, problem, launch, place.backend, versions)
+    emulated_elements = _DISTINCT_ELEMENTS if subject.row else _DEFAULT_PLAN_ELEMENTS
     return Job(
         id=digest(identity),
         name=subject.name,
@@ -133,16 +143,17 @@ def _job(subject: Subject, versions: dict[str, str]) -> Job:
         counts=counts_of(subject.key.shape.token),
         problem=problem,
         launch=launch,
-        backend="emulate",
-        device="cpu",
+        backend=place.backend,
+        device="cuda" if place.gpu else "cpu",
         seed=SEED,
-        max_elements=_DISTINCT_ELEMENTS if subject.row else _DEFAULT_PLAN_ELEMENTS,
+        max_elements=_ALL_DISTINCT if place.gpu else emulated_elements,
         thorough=subject.row is not None,
+        gpu=place.gpu.kind if place.gpu else "",
     )
 
 
 def identity_of(
-    subject: Subject, problem: Problem, launch: dict[str, Any] | None, versions: dict[str, str]
+    subject: Subject, problem: Problem, launch: dict[str, Any] | None, backend: str, versions: Mapping[str, str]
 ) -> dict[str, Any]:
     """What a record vouches for: never times, since a row that was only timed again computes the same."""
     return {
@@ -152,9 +163,9 @@ def identity_of(
         "problem": problem.as_json(),
         "use": subject.use.id,
         "env": dict(subject.use.env),
-        "backend": "emulate",
+        "backend": backend,
         "seed": SEED,
-        "versions": versions,
+        "versions": dict(versions),
     }
 
 

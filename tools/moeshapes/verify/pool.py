@@ -11,11 +11,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
+from moeshapes.verify.child import child_environment
+from moeshapes.verify.gpus import Gpu
 from moeshapes.verify.job import Job
 
 LOG_TAIL_LINES = 12
@@ -24,8 +26,6 @@ _GRACE_S = 5.0
 """How long a worker that answers no more may take to end by itself."""
 _POLL_S = 0.05
 _ANSWERS = {"step": str, "error": str, "result": dict}
-_KEEP_FREED_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(4 << 30), "MALLOC_TRIM_THRESHOLD_": str(8 << 30)}
-"""For glibc: without it every expanded weight is mapped and cleared by the kernel anew, a third of a worker's time."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,9 @@ class Outcome:
     error: str = ""
 
 
-def default_command(threads: int) -> list[str]:
-    return [sys.executable, "-m", "moeshapes.verify.worker", "--threads", str(threads)]
+def default_command(threads: int, gpu: int | None) -> list[str]:
+    on_gpu = [] if gpu is None else ["--gpu", str(gpu)]
+    return [sys.executable, "-m", "moeshapes.verify.worker", "--threads", str(threads), *on_gpu]
 
 
 @dataclass
@@ -82,12 +83,17 @@ class Schedule:
 
 @dataclass
 class Pool:
-    """`workers` processes of `threads` threads; a job that runs longer than `limit_s` seconds is killed."""
+    """`workers` processes of `threads` threads, and one more a GPU for jobs that need its kind.
+
+    A job that runs longer than `limit_s` seconds is killed. `command` gives a worker's command line for its threads and
+    its GPU's number, None for those without.
+    """
 
     workers: int
     threads: int
     limit_s: float
-    command: Callable[[int], Sequence[str]] = default_command
+    command: Callable[[int, int | None], Sequence[str]] = default_command
+    gpus: Sequence[Gpu] = ()
     _running: set[subprocess.Popen[str]] = field(default_factory=set)
 
     def run(self, jobs: Sequence[Job], step: Callable[[], None] = lambda: None) -> Generator[Outcome, None, None]:
@@ -95,10 +101,11 @@ class Pool:
 
         Workers end with the generator: close it where it is not exhausted.
         """
-        schedule, outcomes = Schedule.of(jobs), queue.Queue[Outcome]()
+        outcomes = queue.Queue[Outcome]()
+        schedules = {kind: Schedule.of(job for job in jobs if job.gpu == kind) for kind in {job.gpu for job in jobs}}
         threads = [
-            threading.Thread(target=self._feed, args=(schedule, outcomes, step), daemon=True)
-            for _ in range(min(self.workers, len(jobs)))
+            threading.Thread(target=self._feed, args=(schedules[kind], gpu, outcomes, step), daemon=True)
+            for kind, gpu in self._places(jobs)
         ]
         for thread in threads:
             thread.start()
@@ -106,8 +113,24 @@ class Pool:
             for _ in jobs:
                 yield outcomes.get()
         finally:
-            schedule.stop()
+            for schedule in schedules.values():
+                schedule.stop()
             self._end(threads)
+
+    def _places(self, jobs: Sequence[Job]) -> list[tuple[str, int | None]]:
+        """What each worker takes: the kind of GPU that its jobs need, and the number of its own.
+
+        Raises ValueError where a job needs a kind of GPU that there is not.
+        """
+        waiting = Counter(job.gpu for job in jobs)
+        places: list[tuple[str, int | None]] = [("", None)] * min(self.workers, waiting[""])
+        for gpu in self.gpus:
+            if sum(kind == gpu.kind for kind, _ in places) < waiting[gpu.kind]:
+                places.append((gpu.kind, gpu.index))
+        missing = sorted(waiting.keys() - {kind for kind, _ in places})
+        if missing:
+            raise ValueError(f"no worker takes jobs for {', '.join(missing)}")
+        return places
 
     def _end(self, threads: Iterable[threading.Thread]) -> None:
         """Kills workers until no thread is left that could have started another."""
@@ -117,17 +140,21 @@ class Pool:
                     _kill(process)
                 thread.join(_POLL_S)
 
-    def _feed(self, schedule: Schedule, outcomes: queue.Queue[Outcome], step: Callable[[], None]) -> None:
+    def _feed(
+        self, schedule: Schedule, gpu: int | None, outcomes: queue.Queue[Outcome], step: Callable[[], None]
+    ) -> None:
         worker, held = None, ""
         while (job := schedule.take(held)) is not None:
             try:
-                worker = worker or _Worker(self.command(self.threads), self._running)
+                worker = worker or _Worker(self.command(self.threads, gpu), self._running)
             except OSError as error:
                 outcomes.put(Outcome(job, None, f"no worker could be started: {error}"))
                 continue
-            outcomes.put(worker.verify(job, self.limit_s, step))
+            outcome = worker.verify(job, self.limit_s, step)
+            outcomes.put(outcome)
             held = job.layer_key
-            if worker.has_ended():
+            # After an error a GPU's context may be broken for good, and fail every job that comes next.
+            if worker.has_ended() or (gpu is not None and outcome.result is None):
                 worker.close()
                 worker, held = None, ""
         if worker is not None:
@@ -225,7 +252,7 @@ def _start(command: Sequence[str], log: IO[bytes]) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=log,
         encoding="utf-8",
-        env=worker_environment(),
+        env=child_environment(),
         # Its own session: Ctrl-C reaches the parent alone, which keeps what has finished and then ends its workers.
         start_new_session=True,
     )
@@ -242,14 +269,6 @@ def _answer_about(job: Job, line: str) -> dict[str, Any]:
         if len(kinds) == 1:
             return {kinds[0]: answer[kinds[0]]}
     raise ValueError(line.strip()[:80])
-
-
-def worker_environment() -> dict[str, str]:
-    """The parent's, with the folder of this package first, so that a worker runs the code that planned its job."""
-    package_parent = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    inherited = os.environ.get("PYTHONPATH")
-    path = os.pathsep.join([package_parent, *([inherited] if inherited else [])])
-    return {**_KEEP_FREED_MEMORY, **os.environ, "PYTHONPATH": path}
 
 
 def _kill(process: subprocess.Popen[str]) -> None:

@@ -5,22 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
+from dataclasses import dataclass
 from typing import Any
 
-from moeshapes.record import RECORD_FORMAT, RecordStore
-from moeshapes.verify.job import Job
-from moeshapes.verify.plan import Planned, Subject, versions_in_use
+from moeshapes.record import RecordStore
+from moeshapes.verify.evidence import PASSED, attested_name, is_attested, record_of
+from moeshapes.verify.gpus import Gpu
+from moeshapes.verify.plan import Planned, Subject
 from moeshapes.verify.pool import Outcome, Pool
 
-EMULATED, FAIL, ERROR, SKIPPED = "emulated", "fail", "error", "skipped"
+ERROR, SKIPPED = "error", "skipped"
 JOB_LIMIT_S = 900.0
 
 
 @dataclass(frozen=True)
 class Verified:
-    """What is known of a subject now. `record` is None for errors and skips; `note` says why then."""
+    """What is known of a subject now. `record` is None for errors and skips; `note` says why it is no more."""
 
     subject: Subject
     status: str
@@ -29,9 +29,9 @@ class Verified:
     cached: bool = False
 
 
-def cpu_pool() -> Pool:
-    """A worker a core: small matrices gain more from a second process than from a second thread."""
-    return Pool(workers=max(os.cpu_count() or 1, 1), threads=1, limit_s=JOB_LIMIT_S)
+def local_pool(gpus: Sequence[Gpu] = ()) -> Pool:
+    """A worker a core, since small matrices gain more from a second process than from a second thread; one a GPU."""
+    return Pool(workers=max(os.cpu_count() or 1, 1), threads=1, limit_s=JOB_LIMIT_S, gpus=gpus)
 
 
 def run(
@@ -57,11 +57,10 @@ def run(
             if item.job is not None:
                 done(settled)
     jobs = [job for job in (planned[indices[0]].job for indices in waiting.values()) if job is not None]
-    versions = versions_in_use()
     with closing(pool.run(jobs)) as outcomes:
         for outcome in outcomes:
             for index in waiting[outcome.job.id]:
-                known[index] = _verified(planned[index].subject, outcome, store, versions)
+                known[index] = _verified(planned[index], outcome, store)
                 done(known[index])
     return [known[index] for index in range(len(planned))]
 
@@ -69,36 +68,18 @@ def run(
 def _settled(item: Planned, store: RecordStore, fresh: bool) -> Verified | None:
     if item.job is None:
         return Verified(item.subject, SKIPPED, note=item.skipped)
-    record = None if fresh else store.load(item.job.id)
+    record = None if fresh else store.load(item.job.id, attested_name(item.subject))
     # Only a pass saves the work: a failure is worth seeing again, with the code that is here now.
-    if record is None or record.get("status") != EMULATED:
+    if record is None or record["status"] not in PASSED:
         return None
-    return Verified(item.subject, EMULATED, record, cached=True)
+    return Verified(item.subject, record["status"], record, note=item.note, cached=True)
 
 
-def _verified(subject: Subject, outcome: Outcome, store: RecordStore, versions: Mapping[str, str]) -> Verified:
-    if outcome.result is None:
+def _verified(item: Planned, outcome: Outcome, store: RecordStore) -> Verified:
+    subject, result = item.subject, outcome.result
+    if result is None:
         return Verified(subject, ERROR, note=outcome.error)
-    record = _record(subject, outcome.job, outcome.result, versions)
-    store.save(record)
-    return Verified(subject, record["status"], record, note="; ".join(record["reasons"]))
-
-
-def _record(subject: Subject, job: Job, result: Mapping[str, Any], versions: Mapping[str, str]) -> dict[str, Any]:
-    """A pass by emulation reads `emulated`; nothing here can make it `proven`."""
-    return {
-        "format": RECORD_FORMAT,
-        "job": job.id,
-        "status": EMULATED if result["verdict"] == "pass" else FAIL,
-        "reasons": result["reasons"],
-        "key": {"gfx": subject.key.gfx, "cu_num": subject.key.cu_num, **asdict(subject.key.shape)},
-        "launch": job.launch,
-        "use": subject.use.as_json() | {"id": subject.use.id},
-        "backend": job.backend,
-        "device": job.device,
-        "versions": dict(versions),
-        "seed": job.seed,
-        "numerics": result["numerics"],
-        "launched": result["launched"],
-        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-    }
+    record = record_of(item, outcome.job, result)
+    # A failure on the row's own GPU takes the place of older evidence that it works.
+    store.save(record, attested_name(subject) if is_attested(subject.key, result) else "")
+    return Verified(subject, record["status"], record, note="; ".join(record["reasons"]) or item.note)

@@ -12,9 +12,10 @@ from moeshapes.repository import load_declarations
 from moeshapes.root import name_from
 from moeshapes.table import read_table, read_tuned_rows
 from moeshapes.verify.plan import Planned, plan
+from moeshapes.verify.site import WITHOUT_GPU, Site
 
 
-def plan_of(root: Path, paths: Sequence[Path]) -> tuple[list[Planned], list[Finding]]:
+def plan_of(root: Path, paths: Sequence[Path], site: Site = WITHOUT_GPU) -> tuple[list[Planned], list[Finding]]:
     """The plan and what is wrong with its sources: everything `check` finds, or what lint says of the given tables.
 
     Rows that can be read are planned whatever else is wrong: one bad line must not hide what the others compute.
@@ -22,6 +23,6 @@ def plan_of(root: Path, paths: Sequence[Path]) -> tuple[list[Planned], list[Find
     declarations, wrong = load_declarations(root)
     tables = [read_table(path, name_from(root, path)) for path in paths or tuned_files(root)]
     rows = [row for table in tables for row in read_tuned_rows(table)]
-    planned = plan(declarations, rows, with_defaults=not paths)
+    planned = plan(declarations, rows, with_defaults=not paths, site=site)
     findings = [*wrong, *lint_files(paths, root).findings] if paths else check_repository(root).findings
     return planned, list(findings)

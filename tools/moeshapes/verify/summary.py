@@ -10,7 +10,8 @@ from typing import Any
 from tabulate import tabulate
 
 from moeshapes.findings import printable
-from moeshapes.verify.run import EMULATED, ERROR, FAIL, SKIPPED, Verified
+from moeshapes.verify.evidence import EMULATED, FAIL, PROVEN
+from moeshapes.verify.run import ERROR, SKIPPED, Verified
 
 REPORT = "build/verify.md"
 HEADERS = ("shape", "tokens", "recipe", "row", "use", "verdict", "error / limit", "NaN", "deterministic", "probed")
@@ -54,14 +55,14 @@ def _number(value: Any) -> float:
 
 
 def details(results: Sequence[Verified]) -> str:
-    """Why rows failed or could not be judged, and what was skipped, a reason a line."""
+    """Why rows failed or could not be judged, and what was skipped or only emulated, a reason a line."""
     lines = [
         f"{result.status}: {_who(result)}\n    {_indented(result.note)}"
         for result in results
         if result.status in (FAIL, ERROR)
     ]
-    skipped = Counter(result.note for result in results if result.status == SKIPPED)
-    lines += [f"skipped {count}: {printable(reason)}" for reason, count in sorted(skipped.items())]
+    less = Counter((r.status, r.note) for r in results if r.status in (SKIPPED, EMULATED) and r.note)
+    lines += [f"{status} {count}: {printable(reason)}" for (status, reason), count in sorted(less.items())]
     return "\n".join(lines)
 
 
@@ -74,12 +75,17 @@ def _indented(note: str) -> str:
 
 
 def closing_line(results: Sequence[Verified], seconds: float) -> str:
-    """`35 rows × uses judged: 35 emulated (0 from the cache), 0 fail, 0 error; 4 skipped; 61 s`."""
+    """`35 rows × uses judged: 35 emulated (0 from the cache), 0 fail, 0 error; 4 skipped; 61 s`.
+
+    Rows that are proven come first, where there are any.
+    """
     counts = Counter(result.status for result in results)
-    judged = sum(counts[status] for status in (EMULATED, FAIL, ERROR))
-    cached = sum(result.cached for result in results)
+    cached = Counter(result.status for result in results if result.cached)
+    judged = sum(counts[status] for status in (PROVEN, EMULATED, FAIL, ERROR))
+    proven = f"{counts[PROVEN]} {PROVEN} ({cached[PROVEN]} from the cache), " if counts[PROVEN] else ""
     return (
-        f"{judged} rows × uses judged: {counts[EMULATED]} {EMULATED} ({cached} from the cache), {counts[FAIL]} {FAIL}, "
+        f"{judged} rows × uses judged: {proven}{counts[EMULATED]} {EMULATED} "
+        f"({cached[EMULATED]} from the cache), {counts[FAIL]} {FAIL}, "
         f"{counts[ERROR]} {ERROR}; {counts[SKIPPED]} {SKIPPED}; {seconds:.0f} s"
     )
 

@@ -19,6 +19,7 @@ import torch
 
 from moeshapes.backends.base import Backend
 from moeshapes.verify.check import LayerCache, check
+from moeshapes.verify.gpus import describe
 from moeshapes.verify.job import Job
 
 
@@ -28,13 +29,21 @@ def load_backend(name: str) -> Backend:
         from moeshapes.backends.emulate import EmulateBackend
 
         return EmulateBackend()
+    if name == "portable":
+        from moeshapes.backends.portable.backend import PortableBackend
+
+        return PortableBackend()
     raise ValueError(f"no backend is called {name}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Verify jobs from stdin.")
     parser.add_argument("--threads", type=int, required=True)
-    torch.set_num_threads(parser.parse_args().threads)
+    parser.add_argument("--gpu", type=int, help="the GPU that jobs for one run on")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    if options.gpu is not None:
+        torch.cuda.set_device(options.gpu)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     serve(sys.stdin, answers, load_backend)
@@ -53,13 +62,24 @@ def serve(jobs: TextIO, answers: TextIO, backend_of: Callable[[str], Backend]) -
         try:
             if job.backend not in backends:
                 backends[job.backend] = backend_of(job.backend)
+            backend = backends[job.backend]
             with torch.inference_mode():
-                result = check(job, backends[job.backend], cache, lambda: answer(step=job.id))  # noqa: B023
+                result = check(job, backend, cache, lambda: answer(step=job.id))  # noqa: B023
+            result |= {"emulated": backend.emulated, "device": _device(job.device)}
         except Exception as error:
             traceback.print_exc()
             answer(job=job.id, error=f"{type(error).__name__}: {error}")
         else:
             answer(job=job.id, result=result)
+
+
+def _device(name: str) -> dict[str, Any]:
+    """What a job really ran on, as records tell it."""
+    if name == "cpu":
+        return {"kind": "cpu"}
+    gpu = describe(torch.cuda.current_device())
+    facts = {"gfx": gpu.gfx, "cu_num": gpu.cu_num, "board": gpu.board, "memory": gpu.memory, "driver": gpu.driver}
+    return {"kind": "gpu", **facts}
 
 
 if __name__ == "__main__":

@@ -1,0 +1,66 @@
+"""What a worker's result is evidence of, and under which name the evidence is kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import datetime, timezone
+from pathlib import PurePosixPath
+from typing import Any
+
+from moeshapes.record import RECORD_FORMAT, digest
+from moeshapes.row import Key
+from moeshapes.verify.job import Job
+from moeshapes.verify.plan import Planned, Subject
+
+PROVEN, EMULATED, FAIL = "proven", "emulated", "fail"
+PASSED = (PROVEN, EMULATED)
+_SHIPPED = "generated"
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._+-]+")
+
+
+def is_attested(key: Key, result: Mapping[str, Any]) -> bool:
+    """Whether real kernels ran on the very kind of GPU that the key is for."""
+    device = result["device"]
+    return not result["emulated"] and (device.get("gfx"), device.get("cu_num")) == (key.gfx, key.cu_num)
+
+
+def status_of(key: Key, result: Mapping[str, Any]) -> str:
+    """By what the worker saw, never by what was planned."""
+    if result["verdict"] != "pass":
+        return FAIL
+    return PROVEN if is_attested(key, result) else EMULATED
+
+
+def record_of(item: Planned, job: Job, result: Mapping[str, Any]) -> dict[str, Any]:
+    key, use = item.subject.key, item.subject.use
+    return {
+        "format": RECORD_FORMAT,
+        "job": job.id,
+        "status": status_of(key, result),
+        "reasons": result["reasons"],
+        "key": {"gfx": key.gfx, "cu_num": key.cu_num, **asdict(key.shape)},
+        "launch": job.launch,
+        "use": use.as_json() | {"id": use.id},
+        "backend": job.backend,
+        "device": result["device"],
+        "versions": dict(item.versions),
+        "seed": job.seed,
+        "numerics": result["numerics"],
+        "launched": result["launched"],
+        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    }
+
+
+def attested_name(subject: Subject) -> str:
+    """`CSV/HASH-USE-GFX-CU`: where a shipped row's attested record stands; empty for what is not shipped.
+
+    The hash is of key, launch fields and use, never of times or versions: newer evidence replaces older.
+    """
+    row, key, use = subject.row, subject.key, subject.use
+    if row is None or PurePosixPath(row.place.file).parts[:1] != (_SHIPPED,):
+        return ""
+    row_hash = digest([key.gfx, key.cu_num, *key.shape.cells(), row.launch(), use.as_json(), use.id])
+    parts = (row_hash, use.id, key.gfx, str(key.cu_num))
+    return f"{PurePosixPath(row.place.file).stem}/{'-'.join(_NOT_IN_NAMES.sub('-', part) for part in parts)}"

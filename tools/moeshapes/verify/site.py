@@ -1,0 +1,72 @@
+"""Where a subject is run: which backend, on which device, and why not on another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from moeshapes.kernel_name import parse
+from moeshapes.row import Key
+from moeshapes.verify.gpus import NO_GPUS, Gpu, LocalGpus, kind_of
+
+AUTO, EMULATE, PORTABLE = BACKENDS = ("auto", "emulate", "portable")
+EMULATED_UP_TO, ON_GPU_UP_TO = 256, 4096
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The backend and, where it is not emulated, the GPU. `note`: why it is emulated. `refused`: why it is not run."""
+
+    backend: str
+    gpu: Gpu | None = None
+    note: str = ""
+    refused: str = ""
+
+
+@dataclass(frozen=True)
+class Site:
+    """The backend that is asked for, and the GPUs that there are."""
+
+    backend: str = AUTO
+    local: LocalGpus = NO_GPUS
+
+    def place(self, key: Key, launch: Mapping[str, Any] | None) -> Placement:
+        """Where the row of these launch fields, or for None what runs at `key` without a row, is verified."""
+        if self.backend == EMULATE:
+            return _emulated(key)
+        if not _is_portable(key, launch):
+            return self._refused("not a row of the portable kernels") or _emulated(key)
+        kind = kind_of(key.gfx, key.cu_num)
+        gpu = self.local.of_kind(kind)
+        if gpu is not None:
+            return _on_gpu(key, gpu)
+        missing = f"no {kind} GPU is here" + (f": {self.local.problem}" if self.local.problem else "")
+        return self._refused(missing) or _emulated(key, missing)
+
+    def _refused(self, reason: str) -> Placement | None:
+        """A refusal where nothing but the portable backend will do."""
+        return Placement(PORTABLE, refused=reason) if self.backend == PORTABLE else None
+
+
+WITHOUT_GPU = Site()
+
+
+def _is_portable(key: Key, launch: Mapping[str, Any] | None) -> bool:
+    """AITER itself runs on AMD GPUs alone: elsewhere, what runs without a row is the portable kernels' own default."""
+    if launch is None:
+        return not key.gfx.startswith("gfx")
+    name = parse(launch["kernelName1"] or "")
+    return name is not None and name.family.startswith("triton_moe")
+
+
+def _on_gpu(key: Key, gpu: Gpu) -> Placement:
+    too_large = key.shape.token > ON_GPU_UP_TO
+    limit = f"judged up to {ON_GPU_UP_TO} tokens on a GPU: references of more take too much memory" if too_large else ""
+    return Placement(PORTABLE, gpu, refused=limit)
+
+
+def _emulated(key: Key, note: str = "") -> Placement:
+    too_large = key.shape.token > EMULATED_UP_TO
+    limit = f"emulated up to {EMULATED_UP_TO} tokens; this bucket needs a GPU" if too_large else ""
+    return Placement(EMULATE, note=note, refused=limit)
