@@ -14,7 +14,7 @@ from declared import MODEL, SHAPE, sound_document, write_repository
 from moeshapes.document import Document
 from moeshapes.expand import expand
 from moeshapes.findings import render
-from moeshapes.generate import derived_files
+from moeshapes.generate import derived_tables
 from moeshapes.model import read_model
 from moeshapes.recipe import RECIPES
 from moeshapes.repository import csv_path, load_declarations, tuned_name
@@ -176,7 +176,7 @@ def test_no_odd_value_makes_anything_raise(changes: list[tuple[tuple[str | int, 
     shape, findings = read_shape("demo/tp4", document_of(value))
     model, _ = read_model("demo", sound_document(MODEL))
     declarations, more = expand({"demo": model}, [shape])
-    assert derived_files(declarations) or findings or more
+    assert derived_tables(declarations) or findings or more
     assert render([*findings, *more], "json")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from moeshapes.findings import has_errors, render
-from moeshapes.generate import derived_files
+from moeshapes.generate import derived_tables
 from moeshapes.repository import load_declarations
 
 EXAMPLES = Path(__file__).resolve().parent / "examples" / "yaml"
@@ -27,7 +27,7 @@ def test_each_sound_example_gives_its_rows(example: Path) -> None:
     declarations, findings = load_declarations(example)
     assert render(findings, "text") == ""
     expected = {path.relative_to(example).as_posix(): path.read_bytes() for path in example.rglob("*.csv")}
-    assert derived_files(declarations) == expected
+    assert derived_tables(declarations) == expected
 
 
 def test_every_rule_about_documents_has_an_example() -> None:

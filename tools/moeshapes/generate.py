@@ -63,7 +63,9 @@ def generate(root: Path, check: bool) -> GenerateResult:
     findings = [*findings, *_linked_folders(root)]
     if has_errors(findings):
         return GenerateResult(findings)
-    expected = derived_files(declarations)
+    from moeshapes.rule_book import PATH, render_rules  # it imports whatever has rules, this module among them
+
+    expected = {**derived_tables(declarations), PATH: render_rules()}
     surplus = [name for name in _untuned_files(root) if name not in expected]
     if check:
         return GenerateResult([*findings, *_differences(root, expected, surplus)])
@@ -79,12 +81,9 @@ def generate(root: Path, check: bool) -> GenerateResult:
     return result
 
 
-def derived_files(declarations: Declarations) -> Mapping[str, bytes]:
-    """Every derived file's content, by its path below the root."""
-    from moeshapes.rule_book import PATH, render_rules  # it imports whatever has rules, this module among them
-
-    tables = {csv_path(csv): render_untuned(rows) for csv, rows in sorted(declarations.csvs.items())}
-    return {**tables, PATH: render_rules()}
+def derived_tables(declarations: Declarations) -> Mapping[str, bytes]:
+    """Every untuned table's content, by its path below the root."""
+    return {csv_path(csv): render_untuned(rows) for csv, rows in sorted(declarations.csvs.items())}
 
 
 def _linked_folders(root: Path) -> Iterator[Finding]:
