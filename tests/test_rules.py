@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from moeshapes.expand import Declarations, DeclaredRow
 from moeshapes.findings import Finding, Place
@@ -17,7 +19,7 @@ from moeshapes.rules import lint_rows
 from moeshapes.shape import Gpu
 from moeshapes.table import read_table, read_tuned_rows
 from moeshapes.use import Use
-from table_text import STAGE1, STAGE2, row
+from table_text import STAGE1, STAGE2, line, row, table
 
 ONE_STAGE = "_ZN5aiter52fmoe_bf16_blockscaleFp8_g1u1_novs_silu_1tg_ps_32x256E"
 BLOCKSCALE = {"q_dtype_w": "torch.float8_e4m3fn", "q_type": "QuantType.per_1x128"}
@@ -226,3 +228,35 @@ def test_aiters_rows_have_no_error_of_a_name(aiter_configs: Path) -> None:
     errors = {finding.rule.id for finding in found if finding.rule.severity is Severity.ERROR}
     assert errors == {"MOE152", "MOE163"}
     assert Counter(finding.rule.id for finding in found)["MOE306"] == 24 + 24 + 5 + 14
+
+
+NAMES = (
+    "flydsl_moe1_afp8_wfp4_bf16_t{}x{}x{}_w{}_kb{}_gui_xcd4_kw{}_fp8",
+    "flydsl_moe1_abf16_wint4_bf16_t{}x{}x{}_kw{}",
+    "flydsl_moe2_afp8_wfp8_bf16_t{}x{}x{}_reduce_bnt2_sbm{}",
+    "flydsl_moe2_layout_afp4_wfp4_bf16_t{}x{}x{}_atomic_persist_sbm{}",
+    "flydsl_mxmoe_g2_a4w4_{}x{}x{}_f4out",
+    "opus_moe1_afp8_wfp4_bf16_t{}x{}_gs_qgb{}_fp8",
+    "opus_moe1_afp8_wfp4_bf16_t{}x{}_pair_kw{}_m{}",
+    "opus_moe2_afp8_wfp4_fp8_t{}x{}x{}_sbm{}_rbn{}",
+    "moe_ck2stages_gemm1_{}x{}x{}x{}_1x4_TypeCast_v{}_Nswizzle0_Quant{}_MulRoutedWeight0_silu_B16_B16_B16",
+    "_ZN5aiter{}fmoe_bf16_blockscaleFp8_g1u1_flat_vs_silu_{}x{}E",
+    "cktile_a8w4_bm{}",
+)
+NUMBERS = st.lists(st.integers(0, 999_999_999) | st.sampled_from((0, 1, 2, 16, 128)), min_size=6, max_size=6)
+DECIMALS = st.sampled_from(("0", "0.0", "", "1e300", "1e-300", "19.4")) | st.floats(0, 1e9).map(repr)
+
+
+@given(st.sampled_from(NAMES), st.sampled_from(NAMES), NUMBERS, st.data())
+def test_nothing_that_can_be_read_makes_a_rule_raise(
+    first: str, second: str, numbers: list[int], data: st.DataObject
+) -> None:
+    cells = {"kernelName1": first.format(*numbers), "kernelName2": second.format(*numbers)}
+    for column in ("token", "model_dim", "inter_dim", "expert", "topk", "cu_num", "block_m"):
+        cells[column] = str(data.draw(st.integers(1, 1 << 24), column))
+    for column in ("us1", "us2", "us", "tflops", "bw"):
+        cells[column] = data.draw(DECIMALS, column)
+    for column in ("q_dtype_a", "q_dtype_w"):
+        cells[column] = data.draw(st.sampled_from(("torch.bfloat16", "torch.float8_e4m3fn", "torch.uint32")), column)
+    cells["run_1stage"] = data.draw(st.sampled_from(("0", "1")))
+    lint_rows(read_tuned_rows(table(line(**cells), line(**cells))))

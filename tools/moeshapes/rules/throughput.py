@@ -69,6 +69,5 @@ def _measured_at(subject: Subject, tflops: float) -> str:
     """The token count whose tflops the row has, where that is a bucket."""
     row = subject.row
     token = tflops * row.us * 1e6 / flops(row.key.shape) * row.key.shape.token
-    near = round(token)
-    is_bucket = near in BUCKETS and abs(token - near) < 0.02 * near
-    return f": it is the time of {near} tokens" if is_bucket else ""
+    bucket = next((bucket for bucket in BUCKETS if abs(token - bucket) < 0.02 * bucket), None)
+    return f": it is the time of {bucket} tokens" if bucket else ""

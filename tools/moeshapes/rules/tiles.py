@@ -107,7 +107,7 @@ def _mxmoe_stage2(kernel: KernelName, dims: _Dims) -> Iterator[_Need]:
 
 def _opus_stage1(kernel: KernelName, dims: _Dims) -> Iterator[_Need]:
     yield _Need("model_dim", dims.model, 256 * (kernel.kw or 1), "two blocks of 128 times K waves")
-    half_tile = (kernel.tile_n or 2) // 2 if kernel.kw is None else 32
+    half_tile = max((kernel.tile_n or 2) // 2, 1) if kernel.kw is None else 32
     yield _Need(
         "inter_dim less its passed pad", dims.inter, half_tile, "half a tile N" if kernel.kw is None else "a pair"
     )
