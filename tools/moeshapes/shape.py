@@ -258,7 +258,7 @@ class _Reader:
         """The environment as text, without values that AITER could not read."""
         texts = {name: str(setting) for name, setting in value.items()}
         for name in VARIABLES:
-            if name in texts and not texts[name].lstrip("-").isdecimal():
+            if name in texts and not texts[name].removeprefix("-").isdecimal():
                 message = f"`{name}` is `{texts[name]}`, which is not a whole number"
                 self._report(ENVIRONMENT_VALUE, self.document.place("env", name), message)
                 del texts[name]
