@@ -51,6 +51,13 @@ def test_a_table_without_tag_has_another_tag_than_an_empty_one() -> None:
     assert "`_tag` (absent; empty there)" in found.message
 
 
+@pytest.mark.parametrize("others", [["ActivationType.Foo"], ["ActivationType.Foo", "ActivationType.Bar"]])
+def test_rows_whose_activation_cannot_be_read_collide_with_none(others: list[str]) -> None:
+    """Their own finding says what is wrong with them; which rows they would meet, nobody knows."""
+    for acts in (["ActivationType.Silu", *others], [*others, "ActivationType.Silu"]):
+        assert find(table(*(line(act_type=act) for act in acts))) == []
+
+
 @pytest.mark.parametrize(
     ("first", "second", "rules"),
     [

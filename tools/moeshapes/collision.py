@@ -69,7 +69,9 @@ def find_collisions(entries: Iterable[Entry], columns: Sequence[str], scope: Sco
     for rows in sharing_a_key(entries, [column for column in columns if column not in NOT_LOOKED_AT]):
         by_key: defaultdict[RowKey, list[Entry]] = defaultdict(list)
         for row in rows:
-            by_key[keys.of(row) or ()].append(row)
+            key = keys.of(row)
+            if key is not None:
+                by_key[key].append(row)
         for same in by_key.values():
             if len(same) > 1 and scope.holds(same):
                 yield from _collision(same, columns, scope)
