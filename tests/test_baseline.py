@@ -71,6 +71,7 @@ def test_a_baseline_is_written_a_finding_a_line(tmp_path: Path) -> None:
         ('{"version": 1, "findings": [{"rule": 1}]}', "", "not a baseline of version 1"),
         ('{"version": 1, "findings": [3]}', "", "not a baseline of version 1"),
         ("[" * 100_000, "", "not a text file of JSON"),
+        ('{"version": ' + "9" * 5000 + "}", "", "not a text file of JSON"),
     ],
 )
 def test_what_is_no_baseline(tmp_path: Path, text: str, place: str, message: str) -> None:

@@ -74,7 +74,7 @@ def read_baseline(path: Path) -> tuple[Baseline, list[Finding]]:
         value = json.loads(path.read_text("utf-8"))
     except json.JSONDecodeError as error:
         return {}, [Finding(BAD_BASELINE, Place(name, error.lineno, error.colno), f"not JSON: {error.msg}")]
-    except (UnicodeDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # not UTF-8, or a number of more digits than Python reads
         return {}, [Finding(BAD_BASELINE, Place(name), "not a text file of JSON")]
     entries = value.get("findings") if isinstance(value, dict) and value.get("version") == _VERSION else None
     if not isinstance(entries, list) or not all(_is_entry(entry) for entry in entries):
