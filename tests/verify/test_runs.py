@@ -48,6 +48,12 @@ def test_large_buckets_get_three_runs_one_of_them_poisoned() -> None:
 
 
 @every_bucket
+def test_a_gpu_gives_every_bucket_all_runs(bucket: int) -> None:
+    for position in range(3):
+        assert runs_of(bucket, position, on_gpu=True) == runs_of(1, 0)
+
+
+@every_bucket
 def test_a_bucket_sees_every_kind_of_call_both_patterns_and_an_out_buffer(bucket: int) -> None:
     runs = all_runs(bucket)
     assert {run.poison for run in runs} >= {None, Pattern.FIRST, Pattern.SECOND}

@@ -105,7 +105,8 @@ _INTEGER = re.compile(r"0|[1-9][0-9]{0,8}")
 _LOOSE_INTEGER = re.compile(r"\+?0*([0-9]{1,9})(?:\.0{0,6})?")
 _DECIMAL = re.compile(r"-?[0-9]{1,20}(?:\.[0-9]{1,20})?(?:[eE][+-]?[0-9]{1,4})?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
-_GFX = re.compile(r"gfx[1-9][0-9a-f]{2,4}")
+_GFX = re.compile(r"gfx[1-9][0-9a-f]{2,4}|sm_[1-9][0-9]{1,2}")
+"""AMD's architectures, and NVIDIA's, on which the portable kernels run."""
 _PLAIN_DECIMAL = r"(?:0|[1-9][0-9]{0,19})(?:\.[0-9]{1,20})?"
 _PLAIN_TEXT = r"(?:[A-Za-z0-9_.][A-Za-z0-9_.-]{0,63})?"
 

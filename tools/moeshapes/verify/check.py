@@ -67,7 +67,7 @@ def check(job: Job, backend: Backend, cache: LayerCache, progress: Callable[[], 
     stages: dict[str, float] = {}
     baseline = None
     for position, trial in enumerate(_trials(job, layer, arithmetic)):
-        seen = _run_all(arm, runs_of(job.token, position, job.thorough), trial, progress)
+        seen = _run_all(arm, _runs(job, position), trial, progress)
         counts[str(trial.count)] = _count_summary(seen, trial.targets)
         reasons += [f"at {trial.count} tokens: {reason}" for reason in _reasons(seen)]
         probed.update(pair for call in trial.calls for pair in call.probes)
@@ -117,7 +117,9 @@ class _Trial:
 
 
 def _trials(job: Job, layer: Layer, arithmetic: Arithmetic) -> Iterator[_Trial]:
-    """A trial for each token count. Small buckets' share one pass over the weights; large ones' would need much memory."""
+    """A trial for each token count. Small buckets' share one pass over the weights; large ones' would need much
+    memory.
+    """
     together = len(job.counts) if job.token <= FULL_RUNS_UP_TO else 1
     for start in range(0, len(job.counts), together):
         yield from _group(job, layer, arithmetic, job.counts[start : start + together], with_baseline=start == 0)
@@ -143,13 +145,15 @@ def _group(
 
 def _drawn(job: Job, layer: Layer, count: int) -> Sequence[Call]:
     """The calls that the bucket's runs use."""
-    used = 1 + max(run.call for run in runs_of(job.token, 0, job.thorough))
+    used = 1 + max(run.call for run in _runs(job, 0))
     return draw_calls(layer, count, job.seed + count)[:used]
 
 
-def _run_all(
-    arm: Arm, runs: Sequence[Run], trial: _Trial, progress: Callable[[], None]
-) -> _Seen:
+def _runs(job: Job, position: int) -> tuple[Run, ...]:
+    return runs_of(job.token, position, job.thorough, on_gpu=bool(job.gpu))
+
+
+def _run_all(arm: Arm, runs: Sequence[Run], trial: _Trial, progress: Callable[[], None]) -> _Seen:
     seen = _Seen()
     for number, run in enumerate(runs, start=1):
         output, intact = _run_one(arm, run, trial.calls[run.call])

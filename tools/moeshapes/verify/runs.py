@@ -1,7 +1,7 @@
 """Which runs a token count gets: which call each is given, whether its memory is poisoned, whether it gets a buffer.
 
 Consecutive runs never share inputs, so that a stale output shows; the unpoisoned ones repeat call A, so that it is in
-PyTorch's ordinary mode that determinism is judged; half are poisoned. Large buckets get three, one of them poisoned:
+PyTorch's ordinary mode that determinism is judged; half are poisoned. Large buckets that are emulated get three, one of them poisoned:
 patterns take turns over their token counts.
 """
 
@@ -40,14 +40,14 @@ _FULL = (
 _BRIEF = (Run(A), Run(B, Pattern.FIRST, out_buffer=True), Run(A), Run(C, Pattern.SECOND))
 
 
-def runs_of(bucket: int, position: int, thorough: bool = True) -> tuple[Run, ...]:
-    """The runs at a bucket's `position`-th token count: ten and one on poisoned indices to bucket 16, three above.
+def runs_of(bucket: int, position: int, thorough: bool = True, on_gpu: bool = False) -> tuple[Run, ...]:
+    """The runs at a bucket's `position`-th token count: ten and one on poisoned indices, emulated three above bucket 16.
 
     Four at every bucket where no row's evidence hangs on it, as for the default plan of a declared use.
     """
     if not thorough:
         return _BRIEF
-    if bucket <= FULL_RUNS_UP_TO:
+    if on_gpu or bucket <= FULL_RUNS_UP_TO:
         return _FULL
     pattern = (Pattern.FIRST, Pattern.SECOND)[position % 2]
     return (Run(A), Run(B, pattern, out_buffer=True), Run(A))

@@ -51,12 +51,12 @@ def default_launch(recipe: Recipe, tokens: int) -> dict[str, Any]:
 
 
 class PortableBackend:
-    """Backend of `portable`. On a GPU its results are the GPU's own; in Triton's interpreter they are emulated."""
+    """Backend of `portable`: emulated in Triton's interpreter and wherever there is no GPU."""
 
     name = "portable"
 
     def __init__(self) -> None:
-        self.emulated = not torch.cuda.is_available()
+        self.emulated = bool(kernels.INTERPRETED.value) or not torch.cuda.is_available()
 
     def prepare(self, layer: Layer) -> PortableLayer:
         return PortableLayer(layer)
