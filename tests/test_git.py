@@ -78,3 +78,20 @@ def test_a_hooks_environment_names_another_repository(opened: Git, monkeypatch: 
 def test_an_object_that_is_not_there(opened: Git) -> None:
     with pytest.raises(GitError, match="does not have the object"):
         opened.contents(["0" * 40])
+
+
+def test_a_file_whose_object_is_lost(opened: Git) -> None:
+    commit = opened.commit("other")
+    name = opened.files(commit, ["generated"])[A].name
+    (opened.directory / ".git" / "objects" / name[:2] / name[2:]).unlink()
+    with pytest.raises(GitError, match="does not have the object"):
+        opened.files(commit, ["generated"])
+
+
+def test_a_shallow_clone_that_lacks_the_merge_base(opened: Git, tmp_path_factory: pytest.TempPathFactory) -> None:
+    git(opened.directory, "commit", "--quiet", "--allow-empty", "--message", "onward")
+    clone = tmp_path_factory.mktemp("clone") / "shallow"
+    git(opened.directory, "clone", "--quiet", "--depth=1", "--no-single-branch", opened.directory.as_uri(), str(clone))
+    shallow = open_git(clone)
+    with pytest.raises(GitError, match="shallow"):
+        shallow.merge_base(shallow.commit("HEAD"), shallow.commit("origin/other"))

@@ -47,18 +47,28 @@ class Git:
         return name.decode()
 
     def merge_base(self, one: str, other: str) -> str | None:
-        """The commit that two commits grew from, None where they have none in common (or git does not have it)."""
-        done = _run(self.directory, ("merge-base", one, other))
-        return done.stdout.decode().strip() or None
+        """The commit that two commits grew from, None where they have none in common.
+
+        Raises GitError in a shallow clone that lacks it: what one side changed would seem to be added by the other.
+        """
+        found = _run(self.directory, ("merge-base", one, other)).stdout.decode().strip()
+        if not found and self._bytes("rev-parse", "--is-shallow-repository").strip() == b"true":
+            raise GitError(f"the shallow clone lacks what {one[:12]} and {other[:12]} grew from: `git fetch --unshallow`")
+        return found or None
 
     def files(self, commit: str, folders: Iterable[str]) -> Mapping[str, Blob]:
-        """The files below some folders of the directory, by their paths below the directory."""
+        """The files below some folders of the directory, by their paths below the directory.
+
+        Raises GitError where git does not have one.
+        """
         tops = [f"{self.prefix}{folder}/" for folder in folders]
         listing = self._bytes("ls-tree", "-r", "-l", "-z", "--full-tree", commit, "--", *tops)
         files = {}
         for entry in filter(None, listing.decode("utf-8", "surrogateescape").split("\0")):
             described, _, path = entry.partition("\t")
             _, kind, name, size = described.split()
+            if kind == "blob" and not size.isdecimal():
+                raise GitError(f"git does not have the object {name}")
             if kind == "blob":
                 files[path.removeprefix(self.prefix)] = Blob(name, int(size))
         return files
