@@ -94,3 +94,20 @@ def test_the_verifiers_digest_changes_with_any_of_its_sources(tmp_path: Path, mo
 def test_torch_is_not_imported_for_records() -> None:
     code = "import moeshapes.record, sys; assert not {'torch', 'pandas', 'jsonschema'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, env=environment())
+
+
+class _AnyRecord:
+    """Finds nothing wrong, as a schema does where a number has to be within limits and is NaN."""
+
+    def is_valid(self, record: object) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+def test_nan_is_no_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+    monkeypatch.setattr(records, "_validator", _AnyRecord)
+    store = RecordStore(tmp_path)
+    store.path("abc").write_text('{"job": "abc", "over_limit": 0.5}')
+    assert store.load("abc")
+    store.path("abc").write_text(f'{{"job": "abc", "over_limit": {word}}}')
+    assert store.load("abc") is None

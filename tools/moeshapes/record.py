@@ -76,7 +76,12 @@ class RecordStore:
 
 def _read(path: Path, job_id: str) -> dict[str, Any] | None:
     try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
     except (OSError, ValueError, RecursionError):
         return None
     return record if _validator().is_valid(record) and record["job"] == job_id else None
+
+
+def _refuse(constant: str) -> None:
+    """NaN is above no limit and below none, so that no schema keeps it out."""
+    raise ValueError(f"{constant} is no number of JSON")
