@@ -137,3 +137,12 @@ def test_a_cold_process_answers_at_once(root: Path, command: list[str], limit_s:
         return after.children_user + after.children_system - before.children_user - before.children_system
 
     assert statistics.median(run_s() for _ in range(10)) <= limit_s
+
+
+def test_a_report_that_is_damaged_is_shown_as_far_as_it_goes(tmp_path: Path) -> None:
+    for name in ("models", "shapes", "build"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "build" / "verify.md").write_bytes(b"### moeshapes verify \xff")
+    done = run_moeshapes("report", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("### moeshapes verify ")

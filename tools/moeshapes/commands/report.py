@@ -17,4 +17,4 @@ def command(root: Path) -> None:
     path = root / REPORT
     if not path.is_file():
         raise click.ClickException(f"there is no {REPORT} yet: run `make verify` first")
-    click.echo(path.read_text(encoding="utf-8"), nl=False)
+    click.echo(path.read_text(encoding="utf-8", errors="replace"), nl=False)
