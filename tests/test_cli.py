@@ -170,3 +170,15 @@ def test_a_reader_that_left_is_no_error(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, env=environment(), stdout=writer, stderr=subprocess.PIPE, check=False)
     os.close(writer)
     assert (done.returncode, done.stderr) == (1, b"")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp437"])
+def test_a_terminal_that_lacks_characters_gets_their_escapes(tmp_path: Path, encoding: str) -> None:
+    for name in ("models", "shapes"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "no.log").write_text("nothing\n")
+    command = [sys.executable, "-m", "moeshapes", "import", "no.log"]  # its remedy has an ellipsis
+    where = {**environment(), "PYTHONIOENCODING": encoding}
+    done = subprocess.run(command, cwd=tmp_path, env=where, capture_output=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert b"[fused_moe] using" in done.stdout

@@ -6,6 +6,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from keyword import iskeyword
 
 import click
@@ -70,6 +71,9 @@ def moeshapes() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # None where it is closed
+            stream.reconfigure(errors="backslashreplace")  # µ, × and → are not in every terminal's encoding
     sys.exit(status_of(arguments))
 
 
