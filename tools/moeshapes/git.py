@@ -53,7 +53,7 @@ class Git:
         """
         found = _run(self.directory, ("merge-base", one, other)).stdout.decode().strip()
         if not found and self._bytes("rev-parse", "--is-shallow-repository").strip() == b"true":
-            raise GitError(f"the shallow clone lacks what {one[:12]} and {other[:12]} grew from: `git fetch --unshallow`")
+            raise GitError(f"the shallow clone lacks what {one[:9]} and {other[:9]} grew from: `git fetch --unshallow`")
         return found or None
 
     def files(self, commit: str, folders: Iterable[str]) -> Mapping[str, Blob]:
