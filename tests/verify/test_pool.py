@@ -10,12 +10,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpus import gpu
 from jobs import STAND_IN, job, problem
 from moeshapes.verify.job import Job
 from moeshapes.verify.pool import LOG_TAIL_LINES, Outcome, Pool, Schedule
@@ -157,6 +159,48 @@ def test_workers_share_neither_terminal_signals_nor_session(notes: Path) -> None
     assert os.getsid(pid) == pid != os.getsid(0)
     running.close()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+# --- workers with a GPU
+
+
+def on_gpu(*names: str, kind: str = "sm_90/132") -> list[Job]:
+    return [replace(each, gpu=kind, device="cuda") for each in named(*names)]
+
+
+def test_each_gpu_has_a_worker_of_its_own_and_jobs_go_to_their_kind(notes: Path) -> None:
+    asked = list[int | None]()
+
+    def command(threads: int, number: int | None) -> list[str]:
+        asked.append(number)
+        return stand_in(threads, number)
+
+    gpus = [gpu(0), gpu(1), gpu(2, cu_num=114), gpu(3, gfx="sm_80")]
+    jobs = [*on_gpu(*["pass"] * 6), *on_gpu("steps", kind="sm_90/114"), *named("log", "log")]
+    jobs = [replace(each, id=f"{number}") for number, each in enumerate(jobs)]
+    done = outcomes(jobs, Pool(2, 1, 60.0, command, gpus))
+    assert all(outcome.result for outcome in done.values())
+    assert sorted(asked, key=str) == [0, 1, 2, None, None]
+    kinds = {(pid, done[name].job.gpu) for pid, name in notes_of(notes)}
+    assert len(kinds) == len({pid for pid, _ in kinds})
+
+
+def test_no_more_workers_are_started_than_there_are_jobs(notes: Path) -> None:
+    outcomes(on_gpu("pass"), Pool(2, 1, 60.0, stand_in, [gpu(0), gpu(1)]))
+    assert len(notes_of(notes)) == 1
+
+
+def test_after_any_error_on_a_gpu_its_worker_is_replaced(notes: Path) -> None:
+    done = outcomes(on_gpu("pass", "fail", "pass", "pass"), Pool(1, 1, 60.0, stand_in, [gpu()]))
+    assert done["fail-1"].error == "ValueError: fail-1\nthe cause of fail-1"
+    first, second, third, fourth = (pid for pid, _ in notes_of(notes))
+    assert first == second != third == fourth
+    assert gone({first, third})
+
+
+def test_a_job_for_a_gpu_that_is_not_there_is_a_mistake_of_the_plan() -> None:
+    with pytest.raises(ValueError, match="no worker takes jobs for sm_90/132"):
+        next(Pool(1, 1, 60.0, stand_in, [gpu(cu_num=114)]).run(on_gpu("pass")))
 
 
 # --- which job goes to which worker

@@ -5,66 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
+from answers import SCHEMA, Answer, AnsweringPool, always, errors, result
 from moeshapes.record import RecordStore
 from moeshapes.repository import load_declarations
 from moeshapes.verify.evidence import EMULATED, FAIL
 from moeshapes.verify.job import Job
 from moeshapes.verify.plan import Planned, plan
-from moeshapes.verify.pool import Outcome, Pool
+from moeshapes.verify.pool import Outcome
 from moeshapes.verify.run import ERROR, SKIPPED, Verified, local_pool, run
 from small_repository import LIMITED_MODEL, tuned_row, write_small_repository
 
-Answer = Callable[[Job], dict[str, Any] | str]
-"""A result, or the text of an error."""
-
-GPU = {"kind": "gpu", "gfx": "gfx950", "cu_num": 256, "board": "a board", "memory": 1 << 38, "driver": "6.12"}
-SCHEMA = json.loads((resources.files("moeshapes") / "schema" / "record.schema.json").read_text("utf-8"))
-
-
-class AnsweringPool(Pool):
-    """A pool without processes, whose answers are made up; notes the jobs that it is given."""
-
-    def __init__(self, answer: Answer) -> None:
-        super().__init__(1, 1, 1.0)
-        self.answer = answer
-        self.asked = list[str]()
-
-    def run(self, jobs: Sequence[Job], step: Callable[[], None] = lambda: None) -> Generator[Outcome, None, None]:
-        for job in reversed(jobs):
-            self.asked.append(job.id)
-            answer = self.answer(job)
-            yield Outcome(job, None, answer) if isinstance(answer, str) else Outcome(job, answer)
-
-
-def result(job: Job, verdict: str = "pass") -> dict[str, Any]:
-    """What a worker says of a job: as much as a record needs."""
-    count = {"runs": 3, "over_limit": 0.5, "block_over_limit": 0.25, "worst_token": 0, "bad_values": 0, "floor": 0.1}
-    arithmetic = {"block_m": 16, "intermediate_from": "fp32", "fused_scale": False, "combine": "atomic"}
-    baseline = {"over_limit": 0.5, "launched": ["emulated"], "bitwise_equal": False}
-    return {
-        "verdict": verdict,
-        "reasons": [] if verdict == "pass" else ["off"],
-        "numerics": {
-            "protocol": 1,
-            "compared_with": "modelled",
-            "arithmetic": {**arithmetic, "slot_fp8_block": 0, "modelled": True, "departures": []},
-            "counts": {str(n): {**count, "deterministic": True, "spread": 0.0} for n in job.counts},
-            "stages": {},
-            "probes": {"probed": 1, "pairs": 2, "share": 0.5},
-            "weight_sets": 8,
-            "baseline": None if job.launch is None else baseline,
-        },
-        "launched": ["emulated"],
-        "emulated": True,
-        "device": {"kind": "cpu"},
-    }
+MI355X = {"kind": "gpu", "gfx": "gfx950", "cu_num": 256, "board": "a board", "memory": 1 << 38, "driver": "6.12"}
 
 
 @pytest.fixture
@@ -81,10 +37,6 @@ def planned(tmp_path: Path) -> list[Planned]:
 
 def statuses(results: Sequence[Verified]) -> list[str]:
     return [each.status for each in results]
-
-
-def always(verdict: str) -> Answer:
-    return lambda job: result(job, verdict)
 
 
 # --- each once, in order
@@ -227,10 +179,6 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> list[Verified]:
     return results
 
 
-def errors(record: object) -> list[str]:
-    return [error.message for error in Draft202012Validator(SCHEMA).iter_errors(record)]
-
-
 def records(real: Sequence[Verified]) -> list[dict[str, Any]]:
     return [json.loads(json.dumps(each.record)) for each in real if each.record]
 
@@ -260,7 +208,7 @@ def test_a_record_of_an_emulation_never_reads_proven(real: list[Verified]) -> No
     assert errors({**record, "status": "proven"})
     assert errors({**record, "backend": "production"})
     assert errors({**record, "status": "proven", "backend": "production"})
-    assert not errors({**record, "status": "proven", "backend": "production", "device": GPU})
+    assert not errors({**record, "status": "proven", "backend": "production", "device": MI355X})
 
 
 @pytest.mark.parametrize("status", ["proven ", "pass", "attested", "error", "skipped", "", None])

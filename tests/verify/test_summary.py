@@ -10,7 +10,7 @@ import pytest
 
 from moeshapes.findings import Place
 from moeshapes.use import Use
-from moeshapes.verify.evidence import EMULATED, FAIL
+from moeshapes.verify.evidence import EMULATED, FAIL, PROVEN
 from moeshapes.verify.plan import Subject
 from moeshapes.verify.run import ERROR, SKIPPED, Verified
 from moeshapes.verify.summary import HEADERS, closing_line, details, markdown, table
@@ -28,7 +28,7 @@ def verified(status: str = EMULATED, *counts: dict[str, Any], share: float = 0.5
     """A row's result; errors and skips have no record."""
     row = tuned_row(8)
     numerics = {"counts": {str(n): each for n, each in enumerate(counts or [count()])}, "probes": {"share": share}}
-    record = {"numerics": numerics} if status in (EMULATED, FAIL) else None
+    record = {"numerics": numerics} if status in (PROVEN, EMULATED, FAIL) else None
     return replace(Verified(Subject(row.key, USE, row), status, record), **changes)
 
 
@@ -147,3 +147,15 @@ def test_markdown_holds_the_line_the_table_and_the_reasons() -> None:
     assert line == closing_line([verified(), verified(FAIL)], 1.0)
     assert text.endswith("```\n")
     assert "```" not in markdown([verified()], 1.0)
+
+
+def test_what_is_proven_is_counted_first_and_apart() -> None:
+    results = [verified(PROVEN), verified(PROVEN, cached=True), verified(cached=True), verified(FAIL)]
+    judged = "2 proven (1 from the cache), 1 emulated (1 from the cache), 1 fail, 0 error"
+    assert closing_line(results, 7.4) == f"4 rows × uses judged: {judged}; 0 skipped; 7 s"
+    assert cells(verified(PROVEN))[5] == "proven"
+
+
+def test_why_rows_are_only_emulated_is_summed_up() -> None:
+    results = [verified(note="no sm_90/132 GPU is here"), verified(note="no sm_90/132 GPU is here"), verified()]
+    assert details(results) == "emulated 2: no sm_90/132 GPU is here"

@@ -1,0 +1,68 @@
+"""Where rows are run: on a GPU of their kind, else emulated, and not at all where that is not what was asked for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gpus import gpu, local
+from jobs import MXMOE
+from moeshapes.row import TunedRow
+from moeshapes.verify.gpus import NO_GPUS, LocalGpus
+from moeshapes.verify.site import AUTO, EMULATE, EMULATED_UP_TO, ON_GPU_UP_TO, PORTABLE, Placement, Site
+from small_repository import tuned_row
+
+HERE = local(gpu(0, cu_num=114), gpu(1))
+TRITON = ("triton_moe1_afp4_wfp4_bf16_t16x64x128_w4_s2", "triton_moe2_afp4_wfp4_bf16_t16x64x128_w4_s2_reduce")
+EMULATED = Placement(EMULATE)
+
+
+def portable_row(token: int = 8, gfx: str = "sm_90", cu_num: str = "132") -> TunedRow:
+    return tuned_row(token, gfx=gfx, cu_num=cu_num, kernelName1=TRITON[0], kernelName2=TRITON[1])
+
+
+def place(row: TunedRow, backend: str = AUTO, here: LocalGpus = HERE) -> Placement:
+    return Site(backend, here).place(row.key, row.launch())
+
+
+def default_place(row: TunedRow, backend: str = AUTO, here: LocalGpus = HERE) -> Placement:
+    return Site(backend, here).place(row.key, None)
+
+
+@pytest.mark.parametrize("backend", [AUTO, PORTABLE])
+def test_a_row_of_portable_kernels_runs_on_a_gpu_of_its_kind(backend: str) -> None:
+    assert place(portable_row(), backend) == Placement(PORTABLE, gpu(1))
+    assert default_place(portable_row(), backend) == Placement(PORTABLE, gpu(1))
+    on_amd = local(gpu(0, gfx="gfx950", cu_num=256))
+    assert place(portable_row(gfx="gfx950", cu_num="256"), backend, on_amd) == Placement(PORTABLE, on_amd.gpus[0])
+
+
+def test_without_such_a_gpu_it_is_emulated_and_that_is_said() -> None:
+    for here in (NO_GPUS, local(gpu(cu_num=114)), local(gpu(gfx="sm_80"))):
+        assert place(portable_row(), here=here) == Placement(EMULATE, note="no sm_90/132 GPU is here")
+    broken = replace(NO_GPUS, problem="torch sees no GPU")
+    assert place(portable_row(), here=broken).note == "no sm_90/132 GPU is here: torch sees no GPU"
+
+
+def test_without_such_a_gpu_it_is_refused_where_only_the_portable_backend_will_do() -> None:
+    assert place(portable_row(), PORTABLE, NO_GPUS).refused == "no sm_90/132 GPU is here"
+    assert default_place(portable_row(), PORTABLE, NO_GPUS).refused == "no sm_90/132 GPU is here"
+
+
+@pytest.mark.parametrize("names", [MXMOE, ("a_kernel", "another")])
+def test_rows_of_other_kernels_are_emulated_even_where_their_gpu_is(names: tuple[str, str]) -> None:
+    row = tuned_row(8, kernelName1=names[0], kernelName2=names[1])
+    here = local(gpu(gfx="gfx950", cu_num=256))
+    assert place(row, here=here) == default_place(row, here=here) == EMULATED
+    assert place(row, PORTABLE, here).refused == "not a row of the portable kernels"
+
+
+def test_emulation_can_be_asked_for() -> None:
+    assert place(portable_row(), EMULATE) == default_place(portable_row(), EMULATE) == EMULATED
+
+
+@pytest.mark.parametrize(("backend", "limit"), [(EMULATE, EMULATED_UP_TO), (AUTO, ON_GPU_UP_TO)])
+def test_buckets_have_a_limit_that_is_larger_on_a_gpu(backend: str, limit: int) -> None:
+    assert place(portable_row(limit), backend).refused == ""
+    assert f"up to {limit} tokens" in place(portable_row(2 * limit), backend).refused
