@@ -153,6 +153,15 @@ def test_names_outside_the_folder_or_the_family_are_refused(csv: str, tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_nothing_is_written_through_a_linked_folder(tmp_path: Path) -> None:
+    root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
+    for folder in (root, elsewhere):
+        folder.mkdir()
+    (root / "generated").symlink_to(elsewhere)
+    assert rules(adopt_all(table(line()), root, declare(row()))) == ["MOE404"]
+    assert list(elsewhere.iterdir()) == []
+
+
 def test_notes_are_printable(tmp_path: Path) -> None:
     result = adopt_all(table(line()), tmp_path, declare(row()), note="a\x1b[31m")
     assert "\x1b" not in result.text

@@ -84,3 +84,16 @@ def test_only_comparable_losers_of_a_key_go(tmp_path: Path) -> None:
     write(tmp_path / A, text(line(us="100"), line(us="90"), COMBINED.replace(",10,", ",95,")))
     assert [str(removal.lost.place) for removal in remove_losers(tmp_path)] == [f"{A}:2"]
     assert len(check_keys(tmp_path).findings) == 2
+
+
+@pytest.mark.parametrize("link", ["generated", "generated/aiter/configs", "generated/aiter/configs/model_configs"])
+def test_tables_behind_a_link_stay_and_keys_says_so(tmp_path: Path, link: str) -> None:
+    root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
+    before = text(line(us="100"), line(us="90"))
+    write(root / A, before)
+    (root / link).rename(elsewhere)
+    (root / link).symlink_to(elsewhere)
+    assert remove_losers(root) == []
+    (behind,) = elsewhere.rglob("*.csv")
+    assert behind.read_bytes() == before
+    assert (link, "MOE404") in {(finding.place.file, finding.rule.id) for finding in check_keys(root).findings}

@@ -12,7 +12,8 @@ from moeshapes.cell import CORE_COLUMNS, KNOWN_COLUMNS
 from moeshapes.expand import Declarations, row_order
 from moeshapes.files import write_atomically
 from moeshapes.findings import Finding, Place, has_errors, ordered, printable
-from moeshapes.repository import csv_path, tuned_name
+from moeshapes.linked_folder import linked_folders
+from moeshapes.repository import MODEL_CONFIGS, csv_path, tuned_name
 from moeshapes.row import TunedRow
 from moeshapes.rule import Rule, Severity
 from moeshapes.rules import lint_rows
@@ -65,7 +66,7 @@ def adopt(source: Table, rows: Sequence[TunedRow], note: str, root: Path, declar
 
     A row displaces the one of the same key and tag. Other rows and unknown columns stay; rows stand in canonical order.
     """
-    findings = list(_objections(source, rows, note, declarations))
+    findings = [*linked_folders(root, MODEL_CONFIGS), *_objections(source, rows, note, declarations)]
     updates: list[tuple[str, Table, list[Change]]] = []
     for name, chosen in _by_target(rows, declarations).items():
         csv = csv_path(name)

@@ -19,6 +19,8 @@ from moeshapes.table import BYTE_ORDER_MARK, Kind, Line, Table, canonical_cell, 
 OWN_CONFIGS, AITER_CONFIGS, TRITON = "generated/aiter/configs", "aiter/configs", "generated/triton"
 FOLDERS = (OWN_CONFIGS, AITER_CONFIGS, TRITON)
 """A family each, below the root of a repository of shapes or of an AITER checkout."""
+OF_MODELS = "model_configs"
+"""Where tables of single models stand below the folder of a family that has some."""
 GENERAL, GENERAL_UNTUNED = "tuned_fmoe.csv", "untuned_fmoe.csv"
 
 NOT_LOOKED_AT = ("act_type", "_tag")
@@ -103,9 +105,7 @@ def is_member(folder: str, file: str) -> bool:
     if folder == TRITON:
         return fnmatchcase(file.rpartition("/")[2], "*tuned_fmoe*.csv")
     in_models, _, name = file.rpartition("/")
-    return file in (GENERAL, GENERAL_UNTUNED) or (
-        in_models == "model_configs" and fnmatchcase(name, "*tuned_fmoe*.csv")
-    )
+    return file in (GENERAL, GENERAL_UNTUNED) or (in_models == OF_MODELS and fnmatchcase(name, "*tuned_fmoe*.csv"))
 
 
 def merge_order(file: str) -> tuple[bool, str]:

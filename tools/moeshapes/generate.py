@@ -14,7 +14,8 @@ from pathlib import Path
 from moeshapes.expand import Declarations
 from moeshapes.files import write_atomically
 from moeshapes.findings import Finding, Place, has_errors
-from moeshapes.repository import CONFIGS, csv_path, load_declarations
+from moeshapes.linked_folder import linked_folders
+from moeshapes.repository import CONFIGS, MODEL_CONFIGS, csv_path, load_declarations
 from moeshapes.rule import Rule, Severity
 from moeshapes.table import render_untuned
 
@@ -36,12 +37,6 @@ SURPLUS_FILE = Rule(
     why="It looks as if its rows were declared and reviewed.",
     fix="Declare its rows in shapes/, or let `moeshapes generate` remove it.",
 )  # fmt: skip
-LINKED_FOLDER = Rule(
-    "MOE404", "linked-folder", Severity.ERROR,
-    what="A folder for generated files is a link, or something else than a folder.",
-    why="Writing through it would change files outside the repository.",
-    fix="Replace it by a folder.",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -60,7 +55,7 @@ def generate(root: Path, check: bool) -> GenerateResult:
     Nothing is written where the declarations have errors. Raises OSError where a file cannot be read or written.
     """
     declarations, findings = load_declarations(root)
-    findings = [*findings, *_linked_folders(root)]
+    findings = [*findings, *linked_folders(root, MODEL_CONFIGS)]
     if has_errors(findings):
         return GenerateResult(findings)
     from moeshapes.rule_book import PATH, render_rules  # it imports whatever has rules, this module among them
@@ -84,15 +79,6 @@ def generate(root: Path, check: bool) -> GenerateResult:
 def derived_tables(declarations: Declarations) -> Mapping[str, bytes]:
     """Every untuned table's content, by its path below the root."""
     return {csv_path(csv): render_untuned(rows) for csv, rows in sorted(declarations.csvs.items())}
-
-
-def _linked_folders(root: Path) -> Iterator[Finding]:
-    folder = ""
-    for part in f"{CONFIGS}/model_configs".split("/"):
-        folder = f"{folder}/{part}" if folder else part
-        path = root / folder
-        if path.is_symlink() or (path.exists() and not path.is_dir()):
-            yield Finding(LINKED_FOLDER, Place(folder), f"`{folder}` is not a folder of this repository")
 
 
 def _untuned_files(root: Path) -> Iterator[str]:

@@ -14,6 +14,7 @@ from moeshapes.collision import MOST_SHOWN, Scope, find_collisions
 from moeshapes.family import (
     AITER_CONFIGS,
     FOLDERS,
+    OF_MODELS,
     OWN_CONFIGS,
     Family,
     entries_of,
@@ -23,6 +24,7 @@ from moeshapes.family import (
     uncompared,
 )
 from moeshapes.findings import Finding, Place
+from moeshapes.linked_folder import linked_folders
 from moeshapes.overlay import Overlay, lay_over
 from moeshapes.root import name_from
 from moeshapes.rule import Rule, Severity
@@ -57,7 +59,8 @@ def check_keys(root: Path, configs: Path | None = None, against: Sequence[str] =
     families = {folder: read_family(root / folder, folder, partial(name_from, root)) for folder in FOLDERS}
     ours = AITER_CONFIGS if families[AITER_CONFIGS].tables else OWN_CONFIGS
     beneath = {ours: read_family(configs, ours, os.path.relpath)} if configs else {}
-    findings = [finding for family in families.values() for finding in _obstacles(family)]
+    findings = [finding for folder in FOLDERS for finding in linked_folders(root, f"{folder}/{OF_MODELS}")]
+    findings += [finding for family in families.values() for finding in _obstacles(family)]
     overlay = None
     for folder, family in families.items():
         if folder in beneath:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from moeshapes.collision import kept_by_aiter
 from moeshapes.comparable import why_not_comparable
-from moeshapes.family import FOLDERS, Entry, Family, entries_of, key_columns, read_family, sharing_a_key
+from moeshapes.family import FOLDERS, OF_MODELS, Entry, Family, entries_of, key_columns, read_family, sharing_a_key
 from moeshapes.files import write_atomically
+from moeshapes.linked_folder import linked_folders
 from moeshapes.root import name_from
 
 
@@ -26,10 +27,12 @@ class Removal:
 def remove_losers(root: Path) -> list[Removal]:
     """Removes each row that collides with one of less time, if their times compare; rewrites the tables that lose rows.
 
-    Everything else of a table stays as it is, byte for byte. Raises OSError.
+    Everything else of a table stays as it is, byte for byte, and so do the tables behind a link. Raises OSError.
     """
     removals: list[Removal] = []
     for folder in FOLDERS:
+        if any(linked_folders(root, f"{folder}/{OF_MODELS}")):
+            continue
         family = read_family(root / folder, folder, partial(name_from, root))
         lost = list(_losers(family))
         _rewrite(root / folder, [removal.lost for removal in lost])

@@ -18,6 +18,7 @@ MODELS = "models"
 SHAPES = "shapes"
 CONFIGS = "generated/aiter/configs"
 """AITER's aiter/configs: its general list stands here, the tables of single models in model_configs below."""
+MODEL_CONFIGS = f"{CONFIGS}/model_configs"
 GENERAL_UNTUNED = "untuned_fmoe.csv"
 
 FILE_NAME = Rule(
@@ -34,7 +35,7 @@ _FOLDER = re.compile(r"[a-z0-9][a-z0-9._-]*")
 def csv_path(csv: str) -> str:
     """Where an untuned or tuned CSV of that name stands, below the repository's root."""
     general = csv in (GENERAL_UNTUNED, tuned_name(GENERAL_UNTUNED))
-    return f"{CONFIGS}/{csv}" if general else f"{CONFIGS}/model_configs/{csv}"
+    return f"{CONFIGS}/{csv}" if general else f"{MODEL_CONFIGS}/{csv}"
 
 
 def tuned_name(untuned: str) -> str:
