@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from moeshapes import table as tables
 from moeshapes.adopt import FULL_HEADER
-from moeshapes.findings import render
+from moeshapes.findings import Place, render
 from moeshapes.row import UNTUNED_COLUMNS, UntunedRow
 from moeshapes.rules import lint_rows
 from moeshapes.table import (
@@ -197,9 +198,22 @@ def test_what_is_too_large_is_refused(limit: str, value: int, tmp_path: Path, mo
     assert not read_tuned_rows(found)
 
 
-def test_a_missing_file_is_the_callers_matter(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        read_table(tmp_path / "none.csv")
+def test_what_is_no_file_is_found_and_not_read(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for name, target in (("broken", "nowhere"), ("loop", "loop"), ("device", "/dev/zero"), ("above", "..")):
+        (tmp_path / name).symlink_to(target)
+    for name in ("none", "folder", "broken", "loop", "device", "above"):
+        found = read_table(tmp_path / name, name)
+        assert [(finding.rule.id, finding.place) for finding in found.findings] == [("MOE106", Place(name))]
+        assert (found.header, found.lines, found.render()) == ((), (), b"")
+
+
+def test_a_pipe_is_read(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, text(line()))
+    os.close(writer)
+    assert len(read_tuned_rows(read_table(Path(f"/dev/fd/{reader}"), "a_tuned_fmoe.csv"))) == 1
+    os.close(reader)
 
 
 def test_aiters_files_are_kept_byte_for_byte(aiter_configs: Path) -> None:

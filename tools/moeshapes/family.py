@@ -115,7 +115,7 @@ def merge_order(file: str) -> tuple[bool, str]:
 
 def read_family(folder: Path, kind: str, shown: Callable[[Path], str]) -> Family:
     """Reads the family of a folder, of the kind of one of FOLDERS; `shown` says what findings call a file."""
-    paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*tuned_fmoe*.csv") if path.is_file()}
+    paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*tuned_fmoe*.csv")}
     files = sorted((file for file in paths if is_member(kind, file)), key=merge_order)
     return Family({file: read_table(paths[file], shown(paths[file])) for file in files})
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
+from stat import S_ISFIFO, S_ISREG
 
 from moeshapes.cell import CORE_COLUMNS, DEFAULT_OF_ABSENT_COLUMN, Sieve, read_cell, sieve_of
 from moeshapes.findings import Finding, Place
@@ -31,6 +32,14 @@ BYTE_ORDER_MARK = Rule(
     what="A file begins with a byte order mark.",
     why="Tools other than pandas take it as part of the first column's name.",
     fix="Save the file as UTF-8 without BOM.",
+)
+NOT_A_FILE = Rule(
+    "MOE106",
+    "not-a-file",
+    Severity.ERROR,
+    what="A table is a folder, a device or a broken link, or may not be read.",
+    why="Its rows cannot be judged, and AITER stops where it tries to read them.",
+    fix="Put the table itself in its place, or remove it.",
 )
 OTHER_FAMILY = Rule(
     "MOE109",
@@ -107,10 +116,17 @@ class Table:
 
 
 def read_table(path: Path, name: str | None = None) -> Table:
-    """Reads a CSV file; what is wrong with it is in the table's findings. Raises OSError where it cannot be opened."""
-    with path.open("rb") as stream:
-        content = stream.read(MAX_BYTES + 1)
-    return parse_table(content, name or str(path))
+    """Reads a CSV file; what is wrong with it, or that it cannot be read at all, is in the table's findings."""
+    shown = name or str(path)
+    try:
+        mode = path.stat().st_mode
+        if not (S_ISREG(mode) or S_ISFIFO(mode)):  # a pipe is what a shell's `<(…)` gives
+            return _unread(shown, NOT_A_FILE, "a folder or device, not a file")
+        with path.open("rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        return _unread(shown, NOT_A_FILE, f"cannot be read: {error.strerror}")
+    return parse_table(content, shown)
 
 
 def parse_table(content: bytes, name: str) -> Table:
@@ -129,7 +145,11 @@ def parse_table(content: bytes, name: str) -> Table:
 
 def unread_table(name: str, message: str, content: bytes = b"") -> Table:
     """A table that is too large to be read, and why; its content, if at all, is kept whole."""
-    return Table(name, _kind_of(name, ()), (), content, (), (Finding(TOO_LARGE, Place(name), message),))
+    return _unread(name, TOO_LARGE, message, content)
+
+
+def _unread(name: str, rule: Rule, message: str, content: bytes = b"") -> Table:
+    return Table(name, _kind_of(name, ()), (), content, (), (Finding(rule, Place(name), message),))
 
 
 def _read_header(raw: bytes, name: str) -> tuple[tuple[str, ...], list[Finding]]:
