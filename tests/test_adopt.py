@@ -153,6 +153,11 @@ def test_names_outside_the_folder_or_the_family_are_refused(csv: str, tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_target_that_is_no_file_is_all_that_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / TARGET).mkdir(parents=True)
+    assert rules(adopt_all(table(line()), tmp_path, declare(row()))) == ["MOE106"]
+
+
 def test_nothing_is_written_through_a_linked_folder(tmp_path: Path) -> None:
     root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
     for folder in (root, elsewhere):

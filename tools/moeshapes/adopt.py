@@ -74,8 +74,11 @@ def adopt(source: Table, rows: Sequence[TunedRow], note: str, root: Path, declar
             findings.append(Finding(BAD_TARGET, Place(csv), f"`{name}` is no name of a tuned fused-MoE table"))
             continue
         target, wrong = _target(root, csv, source, chosen)
+        if wrong:
+            findings += wrong  # what a table lacks that cannot be read, nobody knows
+            continue
         changes, lost = changes_of(target, source, chosen)
-        findings += [*wrong, *lost]
+        findings += lost
         updates.append((csv, target, changes))
     found = tuple(ordered(findings))
     if has_errors(found):
