@@ -20,6 +20,7 @@ from moeshapes.backends.portable.sorting import sort_slots, tile_bound
 from moeshapes.kernel_name import parse
 from moeshapes.recipe import RECIPES
 from moeshapes.verify.check import LayerCache, check
+from moeshapes.verify.pool import Pool
 from moeshapes.workload import draw_layer
 from process import environment
 
@@ -151,3 +152,14 @@ def test_the_other_fp8_is_refused(recipe: str) -> None:
 def test_a_row_that_the_kernels_would_misread_is_refused(recipe: str, row: dict[str, Any], reason: str) -> None:
     with pytest.raises(UnsupportedRowError, match=reason):
         arm(recipe, row)
+
+
+def test_a_worker_runs_them_in_the_interpreter_and_does_not_call_that_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    what = problem("a8w4", expert=3, topk=2)
+    wanted = job(what=what, token=1, counts=(1,), launch=launch(*A8W4), backend="portable", thorough=False)
+    (outcome,) = Pool(1, 1, 300.0).run([wanted])
+    assert outcome.result, outcome.error
+    assert (outcome.result["verdict"], outcome.result["reasons"]) == ("pass", [])
+    assert (outcome.result["emulated"], outcome.result["device"]) == (True, {"kind": "cpu"})
+    assert outcome.result["launched"] == list(A8W4)

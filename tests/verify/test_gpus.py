@@ -124,3 +124,11 @@ def test_this_machines_gpus_are_listed() -> None:
     assert here.problem == ""
     assert [found.index for found in here.gpus] == list(range(len(here.gpus)))
     assert all(found.memory > 1 << 30 and found.cu_num > 0 and found.triton for found in here.gpus)
+
+
+def test_a_gpu_is_described_by_what_torch_and_the_driver_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    properties = SimpleNamespace(name="a board", major=9, minor=0, multi_processor_count=132, total_memory=150 << 30)
+    monkeypatch.setattr("torch.cuda.get_device_properties", lambda index: properties)
+    monkeypatch.setattr(gpus, "driver_version", lambda: "570.1")
+    monkeypatch.setattr(gpus, "_triton_version", lambda: "3.9.0")
+    assert gpus.describe(1) == gpu(1)

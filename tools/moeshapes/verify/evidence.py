@@ -33,7 +33,7 @@ def status_of(key: Key, result: Mapping[str, Any]) -> str:
     return PROVEN if is_attested(key, result) else EMULATED
 
 
-def record_of(item: Planned, job: Job, result: Mapping[str, Any]) -> dict[str, Any]:
+def record_of(item: Planned, job: Job, result: Mapping[str, Any], time: datetime) -> dict[str, Any]:
     key, use = item.subject.key, item.subject.use
     return {
         "format": RECORD_FORMAT,
@@ -49,7 +49,7 @@ def record_of(item: Planned, job: Job, result: Mapping[str, Any]) -> dict[str, A
         "seed": job.seed,
         "numerics": result["numerics"],
         "launched": result["launched"],
-        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "time": time.astimezone(timezone.utc).isoformat(timespec="seconds"),
     }
 
 

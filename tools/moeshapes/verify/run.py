@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Any
 
 from moeshapes.record import RecordStore
@@ -59,8 +60,9 @@ def run(
     jobs = [job for job in (planned[indices[0]].job for indices in waiting.values()) if job is not None]
     with closing(pool.run(jobs)) as outcomes:
         for outcome in outcomes:
+            time = datetime.now(timezone.utc)
             for index in waiting[outcome.job.id]:
-                known[index] = _verified(planned[index], outcome, store)
+                known[index] = _verified(planned[index], outcome, store, time)
                 done(known[index])
     return [known[index] for index in range(len(planned))]
 
@@ -75,11 +77,11 @@ def _settled(item: Planned, store: RecordStore, fresh: bool) -> Verified | None:
     return Verified(item.subject, record["status"], record, note=item.note, cached=True)
 
 
-def _verified(item: Planned, outcome: Outcome, store: RecordStore) -> Verified:
+def _verified(item: Planned, outcome: Outcome, store: RecordStore, time: datetime) -> Verified:
     subject, result = item.subject, outcome.result
     if result is None:
         return Verified(subject, ERROR, note=outcome.error)
-    record = record_of(item, outcome.job, result)
+    record = record_of(item, outcome.job, result, time)
     # A failure on the row's own GPU takes the place of older evidence that it works.
     store.save(record, attested_name(subject) if is_attested(subject.key, result) else "")
     return Verified(subject, record["status"], record, note="; ".join(record["reasons"]) or item.note)

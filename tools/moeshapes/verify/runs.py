@@ -1,8 +1,8 @@
 """Which runs a token count gets: which call each is given, whether its memory is poisoned, whether it gets a buffer.
 
 Consecutive runs never share inputs, so that a stale output shows; the unpoisoned ones repeat call A, so that it is in
-PyTorch's ordinary mode that determinism is judged; half are poisoned. Large buckets that are emulated get three, one of them poisoned:
-patterns take turns over their token counts.
+PyTorch's ordinary mode that determinism is judged; half are poisoned. Large buckets that are emulated get three, one of
+them poisoned: patterns take turns over their token counts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ _BRIEF = (Run(A), Run(B, Pattern.FIRST, out_buffer=True), Run(A), Run(C, Pattern
 
 
 def runs_of(bucket: int, position: int, thorough: bool = True, on_gpu: bool = False) -> tuple[Run, ...]:
-    """The runs at a bucket's `position`-th token count: ten and one on poisoned indices, emulated three above bucket 16.
+    """The runs at a bucket's `position`-th token count: eleven, emulated three above bucket 16. The eleventh is
+    on poisoned indices.
 
     Four at every bucket where no row's evidence hangs on it, as for the default plan of a declared use.
     """
