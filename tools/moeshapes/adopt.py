@@ -10,7 +10,7 @@ from pathlib import Path
 
 from moeshapes.cell import CORE_COLUMNS, KNOWN_COLUMNS
 from moeshapes.expand import Declarations, row_order
-from moeshapes.files import write_atomically
+from moeshapes.files import write_together
 from moeshapes.findings import Finding, Place, has_errors, ordered, printable
 from moeshapes.linked_folder import linked_folders
 from moeshapes.repository import MODEL_CONFIGS, csv_path, tuned_name
@@ -83,9 +83,10 @@ def adopt(source: Table, rows: Sequence[TunedRow], note: str, root: Path, declar
     found = tuple(ordered(findings))
     if has_errors(found):
         return AdoptResult(found)
-    written = [_write(root / csv, target, changes) for csv, target, changes in updates]
-    text = "\n".join(_describe(source, note, updates))
-    return AdoptResult(found, text, tuple(path for path in written if path))
+    changed = [(csv, target, changes) for csv, target, changes in updates if not all(c.is_none for c in changes)]
+    contents = {root / csv: _render(target, changes) for csv, target, changes in changed}
+    write_together(contents)
+    return AdoptResult(found, "\n".join(_describe(source, note, updates)), tuple(contents))
 
 
 def _objections(source: Table, rows: Sequence[TunedRow], note: str, declarations: Declarations) -> Iterator[Finding]:
@@ -134,15 +135,12 @@ def _new_table(csv: str, source: Table, rows: Sequence[TunedRow]) -> Table:
     return parse_table((",".join(header) + "\n").encode(), csv)
 
 
-def _write(path: Path, target: Table, changes: Sequence[Change]) -> Path | None:
-    """Writes the table with the changes in canonical order; nothing where every row is there already."""
-    if all(change.is_none for change in changes):
-        return None
+def _render(target: Table, changes: Sequence[Change]) -> bytes:
+    """The table with the changes, in canonical order."""
     merged = merge(target, changes)
     lines = sorted(merged.lines, key=lambda line: _order(target, line))
     whole = [line if line.raw.endswith(b"\n") else replace(line, raw=line.raw + b"\n") for line in lines]
-    write_atomically(path, replace(merged, lines=tuple(whole)).render())
-    return path
+    return replace(merged, lines=tuple(whole)).render()
 
 
 def _order(table: Table, line: Line) -> tuple[object, ...]:

@@ -8,7 +8,7 @@ from difflib import unified_diff
 from pathlib import Path
 
 from moeshapes.expand import Declarations
-from moeshapes.files import write_atomically
+from moeshapes.files import write_together
 from moeshapes.findings import Finding, Place, has_errors
 from moeshapes.line_fault import CRLF
 from moeshapes.lint import tuned_files
@@ -83,9 +83,8 @@ def plan_export(root: Path, configs: Path, declarations: Declarations) -> Export
 
 
 def write_export(changes: Sequence[FileChange]) -> None:
-    """Writes each file atomically. Raises OSError."""
-    for change in changes:
-        write_atomically(change.path, change.after)
+    """Writes all files or none. Raises OSError."""
+    write_together({change.path: change.after for change in changes})
 
 
 class _Exporter:

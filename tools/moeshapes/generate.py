@@ -12,7 +12,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from moeshapes.expand import Declarations
-from moeshapes.files import write_atomically
+from moeshapes.files import write_together
 from moeshapes.findings import Finding, Place, has_errors
 from moeshapes.linked_folder import linked_folders
 from moeshapes.repository import CONFIGS, MODEL_CONFIGS, csv_path, load_declarations
@@ -64,16 +64,12 @@ def generate(root: Path, check: bool) -> GenerateResult:
     surplus = [name for name in _untuned_files(root) if name not in expected]
     if check:
         return GenerateResult([*findings, *_differences(root, expected, surplus)])
-    result = GenerateResult(findings, removed=surplus)
-    for name, content in expected.items():
-        if _content(root / name) == content:
-            result.unchanged.append(name)
-        else:
-            write_atomically(root / name, content)
-            result.written.append(name)
+    unchanged = [name for name, content in expected.items() if _content(root / name) == content]
+    written = [name for name in expected if name not in unchanged]
+    write_together({root / name: expected[name] for name in written})
     for name in surplus:
-        (root / name).unlink()
-    return result
+        (root / name).unlink(missing_ok=True)  # another process may generate at the same time
+    return GenerateResult(findings, written, surplus, unchanged)
 
 
 def derived_tables(declarations: Declarations) -> Mapping[str, bytes]:

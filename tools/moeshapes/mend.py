@@ -11,7 +11,7 @@ from pathlib import Path
 from moeshapes.collision import kept_by_aiter
 from moeshapes.comparable import why_not_comparable
 from moeshapes.family import FOLDERS, OF_MODELS, Entry, Family, entries_of, key_columns, read_family, sharing_a_key
-from moeshapes.files import write_atomically
+from moeshapes.files import write_together
 from moeshapes.linked_folder import linked_folders
 from moeshapes.root import name_from
 
@@ -51,7 +51,9 @@ def _rewrite(folder: Path, rows: Sequence[Entry]) -> None:
     by_file: defaultdict[str, list[Entry]] = defaultdict(list)
     for row in rows:
         by_file[row.file].append(row)
+    contents = {}
     for file, lost in by_file.items():
         table, numbers = lost[0].table, {row.line.number for row in lost}
         rest = tuple(line for line in table.lines if line.number not in numbers)
-        write_atomically(folder / file, replace(table, lines=rest).render())
+        contents[folder / file] = replace(table, lines=rest).render()
+    write_together(contents)
