@@ -48,7 +48,7 @@ def over_limit(result: dict[str, Any]) -> float:
     """The largest share of its limit that any run or stage had."""
     numerics = result["numerics"]
     shares = [count[name] for count in numerics["counts"].values() for name in ("over_limit", "block_over_limit")]
-    return max(float(share) for share in shares)
+    return max(float(share) for share in (*shares, *numerics["stages"].values()))
 
 
 def cell(result: dict[str, Any]) -> str:

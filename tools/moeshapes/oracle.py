@@ -24,6 +24,10 @@ from moeshapes.recipe import Format
 from moeshapes.workload import Call, Layer, expert_rows
 
 _EXACT = torch.float64
+_NUDGES = (1 - 2**-15, 1 + 2**-15)
+"""The intermediate's relative error from fp32 accumulation is below this. It matters where it is quantised: an e8m0 scale
+near its boundary falls either way, and its block is rounded on another grid.
+"""
 _SLAB_ELEMENTS = 1 << 21
 
 
@@ -31,10 +35,13 @@ _SLAB_ELEMENTS = 1 << 21
 class Reference:
     """What one call should give: `output` `[M, H]` and the intermediate `[M * k, I]` (slots of a token together), fp64,
     logical widths. The intermediate is after re-quantisation where there is one.
+
+    `others` are outputs and intermediates as good as these, where accumulation in fp32 decides which way values round.
     """
 
     output: Tensor
     intermediate: Tensor
+    others: tuple[tuple[Tensor, Tensor], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,13 +67,16 @@ def references(layer: Layer, passes: Sequence[Pass]) -> list[list[Reference]]:
     batches = [_Batch(layer, work) for work in passes]
     _stage1(layer, batches)
     for batch in batches:
-        batch.hidden = torch.cat([batch.requantise(hidden) for hidden in batch.split_slots(batch.hidden)])
+        batch.requantise()
     _stage2(layer, batches)
     return [batch.references() for batch in batches]
 
 
 class _Batch:
-    """A pass's tokens side by side, with the slots' intermediate `[M * k, I]` and results `[M * k, H]`, fp64."""
+    """A pass's tokens side by side, with the slots' intermediates `[M * k, I]` and results `[M * k, H]`, fp64.
+
+    There is one of each, or three where the intermediate is quantised: its own, and those of the nudged ones.
+    """
 
     def __init__(self, layer: Layer, work: Pass) -> None:
         self.problem = layer.problem
@@ -77,19 +87,27 @@ class _Batch:
         self.expert = ids.flatten().long()
         self.weight = torch.cat([call.topk_weights for call in work.calls]).flatten().to(_EXACT).unsqueeze(1)
         self.rows_of_set = expert_rows(layer, ids)
-        self.hidden = self.x.new_empty(self.expert.shape[0], self.problem.logical_inter_dim)
-        self.slots = self.x.new_empty(self.expert.shape[0], self.problem.logical_model_dim)
+        self.hidden = [self.x.new_empty(self.expert.shape[0], self.problem.logical_inter_dim)]
+        self.slots: list[Tensor] = []
 
-    def split_slots(self, slots: Tensor) -> list[Tensor]:
-        return list(slots.split(self.slots_of_call))
-
-    def requantise(self, hidden: Tensor) -> Tensor:
-        return _intermediate(self.problem, hidden, self.arithmetic)
+    def requantise(self) -> None:
+        calls = self.hidden[0].split(self.slots_of_call)
+        quantises = self.arithmetic is not None and self.problem.recipe.quantises_activations
+        nudges = (1.0, *_NUDGES) if quantises else (1.0,)
+        self.hidden = [
+            torch.cat([_intermediate(self.problem, call * nudge, self.arithmetic) for call in calls]) for nudge in nudges
+        ]
+        self.slots = [self.x.new_empty(self.expert.shape[0], self.problem.logical_model_dim) for _ in nudges]
 
     def references(self) -> list[Reference]:
-        pairs = zip(self.split_slots(self.slots), self.split_slots(self.hidden), strict=True)
-        topk = self.problem.topk
-        return [Reference(_combine(slots.unflatten(0, (-1, topk)), self.arithmetic), hidden) for slots, hidden in pairs]
+        variants = [
+            zip(map(self._combined, slots.split(self.slots_of_call)), hidden.split(self.slots_of_call), strict=True)
+            for slots, hidden in zip(self.slots, self.hidden, strict=True)
+        ]
+        return [Reference(*own, others=tuple(others)) for own, *others in zip(*variants, strict=True)]
+
+    def _combined(self, slots: Tensor) -> Tensor:
+        return _combine(slots.unflatten(0, (-1, self.problem.topk)), self.arithmetic)
 
 
 def _as_fed(problem: Problem, x: Tensor, arithmetic: Arithmetic | None) -> Tensor:
@@ -107,7 +125,7 @@ def _stage1(layer: Layer, batches: Sequence[_Batch]) -> None:
         users = [(batch, batch.rows_of_set[index]) for batch in batches if index in batch.rows_of_set]
         inputs = [batch.x[rows // problem.topk] for batch, rows in users]
         for (batch, rows), gate_up in zip(users, products(weight, spans, inputs), strict=True):
-            batch.hidden[rows] = _activated(layer, batch, rows, gate_up)
+            batch.hidden[0][rows] = _activated(layer, batch, rows, gate_up)
 
 
 def _activated(layer: Layer, batch: _Batch, rows: Tensor, gate_up: Tensor) -> Tensor:
@@ -138,15 +156,23 @@ def _requantise(rounded: Tensor, spec: Spec, padded: int) -> Tensor:
 
 
 def _stage2(layer: Layer, batches: Sequence[_Batch]) -> None:
-    problem = layer.problem
-    spans = [range(problem.logical_model_dim)]
+    spans = [range(layer.problem.logical_model_dim)]
     for index, weight in enumerate(layer.w2):
-        users = [(batch, batch.rows_of_set[index]) for batch in batches if index in batch.rows_of_set]
-        inputs = [batch.hidden[rows] for batch, rows in users]
-        for (batch, rows), out in zip(users, products(weight, spans, inputs), strict=True):
-            if layer.bias2 is not None:
-                out += layer.bias2[batch.expert[rows]][:, : problem.logical_model_dim]
-            batch.slots[rows] = out if problem.doweight_stage1 else out * batch.weight[rows]
+        users = [
+            (batch, batch.rows_of_set[index], hidden, slots)
+            for batch in batches
+            if index in batch.rows_of_set
+            for hidden, slots in zip(batch.hidden, batch.slots, strict=True)
+        ]
+        inputs = [hidden[rows] for _, rows, hidden, _ in users]
+        for (batch, rows, _, slots), out in zip(users, products(weight, spans, inputs), strict=True):
+            slots[rows] = _weighted(layer, batch, rows, out)
+
+
+def _weighted(layer: Layer, batch: _Batch, rows: Tensor, out: Tensor) -> Tensor:
+    if layer.bias2 is not None:
+        out += layer.bias2[batch.expert[rows]][:, : layer.problem.logical_model_dim]
+    return out if layer.problem.doweight_stage1 else out * batch.weight[rows]
 
 
 def products(weight: Quantised, spans: Sequence[range], inputs: Sequence[Tensor]) -> list[Tensor]:

@@ -4,11 +4,13 @@ With O the exact result, R_v the arithmetic that the kernel states, |.| the Eucl
 s_t = max(|O_t|, 1e-3 max_t |O_t|) and b = 2^-8 (1 + sqrt(topk) / 2), a token is right if |K_t - R_v,t| <= b s_t and if
 no block of 32 columns is off by more than 3 b times the token's RMS block. Where no R_v models the kernel, the limit is
 |K_t - O_t| <= (floor_t + b) s_t with floor_t = |R_t - O_t| / s_t. Where O_t is zero (no local expert), so must K_t be:
-s_t and floor_t are 0. The constants belong to PROTOCOL: change one, raise it.
+s_t and floor_t are 0. Where the intermediate is quantised, each limit also holds how far R_v moves if the intermediate is
+larger or smaller by what fp32 accumulation may err: a scale at its boundary then falls the other way. The constants belong to PROTOCOL: change one, raise it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +18,7 @@ from torch import Tensor
 
 from moeshapes.oracle import Reference
 
-PROTOCOL = 1
+PROTOCOL = 2
 _BLOCK = 32
 _BLOCK_ALLOWANCE = 3.0
 _SMALLEST_TOKEN = 1e-3
@@ -41,7 +43,8 @@ class Target:
     def intermediate_limit(self, topk: int) -> Tensor:
         """`[M]`: what stage 1 alone may be off by, over a token's slots."""
         size: Tensor = by_token(self.modelled.intermediate, topk).norm(dim=1)
-        return bound(topk) * size
+        own = by_token(self.modelled.intermediate, topk)
+        return bound(topk) * size + _apart(own, [by_token(hidden, topk) for _, hidden in self.modelled.others])
 
 
 def target_of(exact: Reference, modelled: Reference, topk: int, is_modelled: bool) -> Target:
@@ -50,9 +53,17 @@ def target_of(exact: Reference, modelled: Reference, topk: int, is_modelled: boo
     b, blocks = bound(topk), -(-exact.output.shape[1] // _BLOCK)
     floor = ((modelled.output - exact.output).norm(dim=1) / scale).masked_fill(size == 0, 0.0)
     allowed = b if is_modelled else floor + b
-    block = _BLOCK_ALLOWANCE * allowed * scale / blocks**0.5
+    allowance = allowed * scale + _apart(modelled.output, [output for output, _ in modelled.others])
     centre = modelled.output if is_modelled else exact.output
-    return Target(centre, allowed * scale, block, exact, modelled, floor)
+    return Target(centre, allowance, _BLOCK_ALLOWANCE * allowance / blocks**0.5, exact, modelled, floor)
+
+
+def _apart(own: Tensor, others: Sequence[Tensor]) -> Tensor:
+    """`[rows]`: how far the farthest of the others is from each row."""
+    apart = own.new_zeros(own.shape[0])
+    for other in others:
+        apart = torch.maximum(apart, (other - own).norm(dim=1))
+    return apart
 
 
 def by_token(slots: Tensor, topk: int) -> Tensor:
