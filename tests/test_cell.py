@@ -48,6 +48,16 @@ def test_what_is_read_is_canonical(column: str, text: str) -> None:
         assert (again.canonical, again.rule) == (reading.canonical, None)
 
 
+@pytest.mark.parametrize("column", KNOWN_COLUMNS)
+@pytest.mark.parametrize(
+    "text", [*CELLS.values(), "true", "dtypes.bf16", "dtypes.fp8", "QuantType.per_128x128", "silu"]
+)
+def test_a_cell_of_any_other_column_is_read_or_refused(column: str, text: str) -> None:
+    """As shifted columns bring it about."""
+    reading = read_cell(column, text)
+    assert reading.canonical is not None or reading.rule in (BAD_VALUE, BAD_TIME, NOT_CANONICAL)
+
+
 @given(st.sampled_from(["us", "us1", "tflops", "bw"]), st.floats(min_value=1e-9, max_value=1e15))
 def test_every_number_that_pandas_writes_is_read(column: str, number: float) -> None:
     assert read_cell(column, repr(number)).rule is None

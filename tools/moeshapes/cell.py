@@ -95,10 +95,9 @@ _ALIASES = {
     "dtypes.fp4x2": "torch.float4_e2m1fn_x2",
     "dtypes.i8": "torch.int8",
     "dtypes.i4x2": "torch.int4",
-    "true": "1",
-    "false": "0",
     "quanttype.per_128x128": "QuantType.per_1x128",
 }
+_TRUTH_VALUES = {"true": "1", "false": "0"}
 _FLAVOURED = frozenset({"dtypes.fp8", "torch.fp8", "fp8"})
 
 _INTEGER = re.compile(r"0|[1-9][0-9]{0,8}")
@@ -152,7 +151,7 @@ def _integer(low: int, high: int, expected: str) -> Callable[[str, str], Reading
         if _INTEGER.fullmatch(text):
             return Reading(text) if low <= int(text) <= high else _bad(column, text, expected)
         loose = _LOOSE_INTEGER.fullmatch(text)
-        meant = str(int(loose[1])) if loose else _ALIASES.get(text.lower(), "") if high <= 2 else ""
+        meant = str(int(loose[1])) if loose else _TRUTH_VALUES.get(text.lower(), "") if high <= 2 else ""
         return _respelled(column, text, meant) if meant and low <= int(meant) <= high else _bad(column, text, expected)
 
     return read
