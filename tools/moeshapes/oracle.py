@@ -25,8 +25,8 @@ from moeshapes.workload import Call, Layer, expert_rows
 
 _EXACT = torch.float64
 _NUDGES = (1 - 2**-15, 1 + 2**-15)
-"""The intermediate's relative error from fp32 accumulation is below this. It matters where it is quantised: an e8m0 scale
-near its boundary falls either way, and its block is rounded on another grid.
+"""The intermediate's relative error from fp32 accumulation is below this. It matters where it is quantised: an e8m0
+scale near its boundary falls either way, and its block is rounded on another grid.
 """
 _SLAB_ELEMENTS = 1 << 21
 
@@ -95,7 +95,8 @@ class _Batch:
         quantises = self.arithmetic is not None and self.problem.recipe.quantises_activations
         nudges = (1.0, *_NUDGES) if quantises else (1.0,)
         self.hidden = [
-            torch.cat([_intermediate(self.problem, call * nudge, self.arithmetic) for call in calls]) for nudge in nudges
+            torch.cat([_intermediate(self.problem, call * nudge, self.arithmetic) for call in calls])
+            for nudge in nudges
         ]
         self.slots = [self.x.new_empty(self.expert.shape[0], self.problem.logical_model_dim) for _ in nudges]
 
@@ -104,7 +105,7 @@ class _Batch:
             zip(map(self._combined, slots.split(self.slots_of_call)), hidden.split(self.slots_of_call), strict=True)
             for slots, hidden in zip(self.slots, self.hidden, strict=True)
         ]
-        return [Reference(*own, others=tuple(others)) for own, *others in zip(*variants, strict=True)]
+        return [Reference(*own, tuple(others)) for own, *others in zip(*variants, strict=True)]
 
     def _combined(self, slots: Tensor) -> Tensor:
         return _combine(slots.unflatten(0, (-1, self.problem.topk)), self.arithmetic)

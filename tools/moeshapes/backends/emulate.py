@@ -287,7 +287,8 @@ def _through_fp8(slots: Tensor, block: int) -> Tensor:
     grouped = slots.unflatten(-1, (-1, block))
     amax = grouped.abs().amax(dim=-1, keepdim=True)
     scale = e8m0_decode(e8m0_scale(amax, Format.FP8, False, ScaleRule.ROUND_UP))
-    return ((grouped / scale).to(fp8_dtype(False)).float() * scale).flatten(-2)
+    stored: Tensor = (grouped / scale).to(fp8_dtype(False)).float() * scale
+    return stored.flatten(-2)
 
 
 def _kernel_activation(asked: Activation, arithmetic: Arithmetic) -> Activation:

@@ -4,8 +4,11 @@ With O the exact result, R_v the arithmetic that the kernel states, |.| the Eucl
 s_t = max(|O_t|, 1e-3 max_t |O_t|) and b = 2^-8 (1 + sqrt(topk) / 2), a token is right if |K_t - R_v,t| <= b s_t and if
 no block of 32 columns is off by more than 3 b times the token's RMS block. Where no R_v models the kernel, the limit is
 |K_t - O_t| <= (floor_t + b) s_t with floor_t = |R_t - O_t| / s_t. Where O_t is zero (no local expert), so must K_t be:
-s_t and floor_t are 0. Where the intermediate is quantised, each limit also holds how far R_v moves if the intermediate is
-larger or smaller by what fp32 accumulation may err: a scale at its boundary then falls the other way. The constants belong to PROTOCOL: change one, raise it.
+s_t and floor_t are 0.
+
+Where the intermediate is quantised, each limit also holds how far R_v moves if the intermediate is larger or smaller by
+what fp32 accumulation may err: a scale at its boundary then falls the other way. The constants belong to PROTOCOL:
+change one, raise it.
 """
 
 from __future__ import annotations
