@@ -105,7 +105,7 @@ class _Batch:
             zip(map(self._combined, slots.split(self.slots_of_call)), hidden.split(self.slots_of_call), strict=True)
             for slots, hidden in zip(self.slots, self.hidden, strict=True)
         ]
-        return [Reference(*own, tuple(others)) for own, *others in zip(*variants, strict=True)]
+        return [Reference(output, hidden, tuple(others)) for (output, hidden), *others in zip(*variants, strict=True)]
 
     def _combined(self, slots: Tensor) -> Tensor:
         return _combine(slots.unflatten(0, (-1, self.problem.topk)), self.arithmetic)
