@@ -209,3 +209,25 @@ def test_any_number_of_slots(topk: int) -> None:
     layer, calls = drawn(replace(PROBLEM, topk=topk), tokens=1)
     for arithmetic in (None, *VARIANTS.values()):
         check(layer, calls, references(layer, [Pass(calls, arithmetic)])[0], arithmetic)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_others_are_there_where_the_intermediate_is_quantised_and_near(recipe: str) -> None:
+    layer = draw_layer(replace(PROBLEM, recipe_name=recipe), 1, torch.device("cpu"), max_elements=10**9)
+    calls = draw_calls(layer, 64, 1)
+    assert all(reference.others == () for reference in exact(layer, calls))
+    for reference in modelled(layer, calls, REDUCE):
+        assert len(reference.others) == (2 if layer.problem.recipe.quantises_activations else 0)
+        for output, intermediate in reference.others:
+            apart = (output - reference.output).norm(dim=1) / reference.output.norm(dim=1)
+            assert apart.max() < 0.1
+            assert intermediate.shape == reference.intermediate.shape
+
+
+def test_a_scale_at_its_boundary_falls_either_way() -> None:
+    """The largest value is the format's: nudged up, the block's scale doubles, and subnormal values lose a bit."""
+    hidden = torch.full((1, 128), 0.011, dtype=torch.float64)
+    hidden[0, 0] = 448.0
+    arithmetic = replace(REDUCE, intermediate_from="fp32")
+    own, *nudged = (oracle._intermediate(PROBLEM, hidden * nudge, arithmetic) for nudge in (1.0, *oracle._NUDGES))
+    assert [bool((other[0, 1:32] != own[0, 1:32]).any()) for other in nudged] == [False, True]

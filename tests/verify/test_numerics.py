@@ -190,3 +190,14 @@ def test_bad_values_outrank_any_distance() -> None:
     judged = [judge(output, target) for output in (exact, far, bad)]
     assert worst_of(judged) == judged[2]
     assert worst_of(judged[:2]) == judged[1]
+
+
+def test_what_the_reference_itself_may_be_is_within_the_limit_and_no_more() -> None:
+    exact = modelled = reference(drawn(21))
+    away = modelled.output.clone()
+    away[0] *= 1.05
+    either_way = Reference(modelled.output, modelled.intermediate, ((away, modelled.intermediate),))
+    assert not judge(away, target_of(exact, modelled, TOPK, True)).passed
+    assert judge(away, target_of(exact, either_way, TOPK, True)).passed
+    twice_as_far = modelled.output + 3 * (away - modelled.output)
+    assert not judge(twice_as_far, target_of(exact, either_way, TOPK, True)).passed
