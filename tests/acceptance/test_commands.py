@@ -146,3 +146,19 @@ def test_a_report_that_is_damaged_is_shown_as_far_as_it_goes(tmp_path: Path) -> 
     done = run_moeshapes("report", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("### moeshapes verify ")
+
+
+@pytest.mark.parametrize(
+    ("file", "said", "status"),
+    [
+        ("b_tuned_fmoe.csv", "without what these faults keep from being read:\nb_tuned_fmoe.csv:1: error MOE105 ", 0),
+        ("passwd", "passwd is no tuned table, by its name and its columns", 2),
+    ],
+)
+def test_what_coverage_is_shown_without_is_said(tmp_path: Path, file: str, said: str, status: int) -> None:
+    for name in ("models", "shapes"):
+        (tmp_path / name).mkdir()
+    (tmp_path / file).write_text("root:x:0:0:root:/root:/bin/bash\n")
+    done = run_moeshapes("coverage", "--tuned", file, cwd=tmp_path)
+    assert said in done.stderr
+    assert done.returncode == status

@@ -12,15 +12,16 @@ from moeshapes.table import read_table
 
 
 def read_tuned_tree(path: Path, root: Path | None, version: Version | None = None) -> MergedTable | None:
-    """The merged table of a repository of shapes, an AITER checkout, its configs, or of one file alone.
-
-    One file stands alone, as AITER_CONFIG_FMOE makes it. None where a directory holds no tables. Raises OSError.
-    """
-    family = _family(path, root)
+    """The merged table of `read_tuned_family`."""
+    family = read_tuned_family(path, root)
     return merge(family.tuned.values(), version) if family else None
 
 
-def _family(path: Path, root: Path | None) -> Family | None:
+def read_tuned_family(path: Path, root: Path | None) -> Family | None:
+    """The tables of a repository of shapes, an AITER checkout, its configs, or one file alone.
+
+    One file stands alone, as AITER_CONFIG_FMOE makes it. None where a directory holds no tables.
+    """
     if path.is_file():
         return Family({path.name: read_table(path, name_from(root, path))})
     folder, kind = (path / OWN_CONFIGS, OWN_CONFIGS) if is_shapes_root(path) else (find_configs(path), AITER_CONFIGS)
