@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from moeshapes.files import write_atomically, write_together
+from moeshapes.files import write_atomically, write_together, write_where_told
 
 
 def test_writes_and_replaces(tmp_path: Path) -> None:
@@ -61,3 +61,28 @@ def test_a_full_disk_is_told_of_the_file_that_was_to_be(tmp_path: Path, monkeypa
     with pytest.raises(OSError, match=r"No space left on device: .*a\.csv'$"):
         write_atomically(tmp_path / "a.csv", b"new")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pipe_is_written_into_where_it_was_named_and_never_replaced(tmp_path: Path) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    for path in (pipe, link):
+        write_where_told(path, b"new")
+        assert os.read(reader, 10) == b"new"
+    os.close(reader)
+    with pytest.raises(OSError, match="device stands there"):
+        write_atomically(pipe, b"new")
+    assert pipe.is_fifo()
+    assert link.is_symlink()
+
+
+def test_a_link_that_was_named_stays_and_its_file_changes(tmp_path: Path) -> None:
+    file, link = tmp_path / "file", tmp_path / "link"
+    link.symlink_to(file)
+    for content in (b"one", b"two"):
+        write_where_told(link, content)
+        assert (link.is_symlink(), file.read_bytes()) == (True, content)
+    write_where_told(tmp_path / "new" / "plain", b"three")
+    assert (tmp_path / "new" / "plain").read_bytes() == b"three"

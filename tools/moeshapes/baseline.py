@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from moeshapes.files import write_atomically
+from moeshapes.files import write_where_told
 from moeshapes.findings import Finding, Place
 from moeshapes.rule import Rule, Severity
 from moeshapes.table import Table
@@ -64,7 +64,7 @@ def write_baseline(path: Path, findings: Iterable[Finding], tables: Iterable[Tab
         for f, count in sorted(counts.items())
     ]
     body = ",\n".join(lines)
-    write_atomically(path, f'{{"version": {_VERSION}, "findings": [\n{body}\n]}}\n'.encode())
+    write_where_told(path, f'{{"version": {_VERSION}, "findings": [\n{body}\n]}}\n'.encode())
 
 
 def read_baseline(path: Path) -> tuple[Baseline, list[Finding]]:

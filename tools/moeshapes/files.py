@@ -5,13 +5,21 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping
-from errno import EISDIR
+from errno import EEXIST, EISDIR
 from pathlib import Path
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Replaces the file at `path`, making missing folders. Raises OSError and leaves no trace on failure."""
     write_together({path: content})
+
+
+def write_where_told(path: Path, content: bytes) -> None:
+    """As `write_atomically`, but into what a link, a device or a pipe leads to: who says /dev/stdout means it."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        path.write_bytes(content)
+    else:
+        write_atomically(path, content)
 
 
 def write_together(contents: Mapping[Path, bytes]) -> None:
@@ -36,8 +44,8 @@ def write_together(contents: Mapping[Path, bytes]) -> None:
 def _write(path: Path, unfinished: Path, content: bytes) -> None:
     """Writes what is to become the file at `path`, by whose name errors call it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_dir() and not path.is_symlink():
-        raise IsADirectoryError(EISDIR, os.strerror(EISDIR), str(path))
+    if path.exists() and not path.is_file() and not path.is_symlink():
+        raise OSError(EISDIR if path.is_dir() else EEXIST, "a folder or device stands there", str(path))
     try:
         with unfinished.open("xb") as stream:
             stream.write(content)

@@ -13,7 +13,7 @@ from moeshapes.cli import FINDINGS, NOTHING_FOUND
 from moeshapes.commands.options import format_option, root_option
 from moeshapes.commands.outcome import show
 from moeshapes.commands.progress import progress
-from moeshapes.files import write_atomically
+from moeshapes.files import write_atomically, write_where_told
 from moeshapes.findings import Finding, has_errors, printable, render
 from moeshapes.record import RecordStore
 from moeshapes.verify.evidence import FAIL
@@ -48,8 +48,9 @@ def command(tables: tuple[Path, ...], backend: str, fresh: bool, summary: Path |
         results = run(planned, store, pool, fresh, lambda verified: report(_line(verified)))
     seconds = time.monotonic() - started
     written = markdown(results, seconds).encode()
-    for path in filter(None, (root / REPORT, summary)):
-        write_atomically(path, written)
+    write_atomically(root / REPORT, written)
+    if summary:
+        write_where_told(summary, written)
     if style == "json":
         click.echo(_as_json(findings, results))
     else:
