@@ -48,6 +48,7 @@ def test_a_crash_to_be_expected_is_exit_status_1(root: Path) -> None:
         ((KEY, "--env", "HOME=1"), "explain knows no effect of `HOME`"),
         ((KEY, "--env", "AITER_KSPLIT"), "is not VARIABLE=VALUE"),
         ((KEY, "--env", "AITER_KSPLIT=two"), "as a whole number, not `two`"),
+        ((KEY, "--env", f"AITER_KSPLIT={'9' * 5000}"), "as a whole number, not `999"),
         ((KEY, "--tuned", "tests"), "no tuned tables (tests has none)"),
         ((KEY, "--aiter-of", "yesterday"), "does not match the format"),
     ],

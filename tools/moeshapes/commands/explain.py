@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from moeshapes.root import is_shapes_root
 from moeshapes.spelling import nearest
 
 _WHOLE_NUMBERS = (*VARIABLES, "AITER_BYPASS_TUNE_CONFIG", "AITER_KSPLIT", "AITER_USE_NT")
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
 _KNOWN_VARIABLES = (*_WHOLE_NUMBERS, "AITER_FLYDSL_FORCE", "AITER_FLYDSL_FORCE_REDUCE", "AITER_ONLINE_TUNE")
 
 
@@ -40,7 +42,7 @@ def _environment(context: click.Context, parameter: click.Parameter, given: tupl
             close = nearest(name, _KNOWN_VARIABLES)
             hint = f"did you mean `{close}`?" if close else f"it knows {', '.join(_KNOWN_VARIABLES)}"
             raise click.BadParameter(f"explain knows no effect of `{name}`: {hint}")
-        if name in _WHOLE_NUMBERS and not value.removeprefix("-").isdecimal():
+        if name in _WHOLE_NUMBERS and not _WHOLE_NUMBER.fullmatch(value):
             raise click.BadParameter(f"AITER reads {name} as a whole number, not `{value}`")
         env[name] = value
     return env
