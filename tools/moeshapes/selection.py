@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from moeshapes.findings import Finding, Place
@@ -26,6 +27,7 @@ NOT_READ = Rule(
     why="Its values cannot be trusted to stand under the right columns.",
     fix="Correct the line first.",
 )
+_LINE_NUMBER = re.compile(r"[0-9]{1,9}")
 _COLUMNS = ("gfx", *UNTUNED_COLUMNS, "cu_num", "_tag", "block_m", "kernelName1", "kernelName2")
 
 
@@ -44,7 +46,7 @@ def select_rows(table: Table, selectors: Sequence[str]) -> tuple[list[TunedRow],
 
 
 def _lines_of(table: Table, rows: Iterable[TunedRow], selector: str) -> tuple[set[int], list[Finding]]:
-    if selector.isascii() and selector.isdecimal():
+    if _LINE_NUMBER.fullmatch(selector):
         return _line_of(table, rows, int(selector))
     wanted, problems = filters_of(selector)
     if problems:
