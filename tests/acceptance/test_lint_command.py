@@ -86,6 +86,15 @@ def test_a_folder_stands_for_its_tuned_tables(repository: Path, tmp_path: Path) 
     assert "1 readable row in 1 table" in done.stderr
 
 
+@pytest.mark.parametrize("content", ["token,model_dim\n8,5120\n", "root:x:0:0:root:/root:/bin/bash\n"])
+def test_what_is_no_tuned_table_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "demo_untuned_fmoe.csv").write_text(content)
+    for path in ("demo_untuned_fmoe.csv", "."):
+        done = run_moeshapes("lint", path, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "tuned fused-MoE table" in done.stderr
+
+
 def test_annotations_stand_at_the_row(repository: Path) -> None:
     done = run_moeshapes("lint", "--format", "github", cwd=repository)
     assert f"::error file={TABLE},line=2,title=MOE163::err1 of `" in done.stdout

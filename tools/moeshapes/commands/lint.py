@@ -11,8 +11,10 @@ from moeshapes.baseline import write_baseline
 from moeshapes.cli import NOTHING_FOUND
 from moeshapes.commands.options import aiter_of_option, baseline_option, format_option, optional_tables_root_option
 from moeshapes.commands.outcome import counted, show
+from moeshapes.findings import printable
 from moeshapes.lint import LintResult, lint_files, tuned_files, tuned_files_in
 from moeshapes.runtime.version import Version
+from moeshapes.table import Kind
 
 
 @click.command("lint")
@@ -42,6 +44,7 @@ def command(
         raise click.UsageError("--baseline and --write-baseline exclude each other")
     files = _tables(paths) if paths else tuned_files(root or Path())
     result = lint_files(files, root, baseline, version=version)
+    _refuse_other_tables(result)
     if to_write:
         return _write(to_write, result)
     looked_at = f"{counted(result.rows, 'readable row')} in {counted(len(result.tables), 'table')}"
@@ -49,8 +52,20 @@ def command(
 
 
 def _tables(paths: Iterable[Path]) -> list[Path]:
-    """The files named, and the tuned tables of the folders named."""
-    return [file for path in paths for file in (tuned_files_in(path) if path.is_dir() else [path])]
+    """The files named, and the tuned tables of the folders named. Raises UsageError where a folder has none."""
+    found = {path: tuned_files_in(path) if path.is_dir() else [path] for path in paths}
+    empty = [str(path) for path, files in found.items() if not files]
+    if empty:
+        raise click.UsageError(f"no tuned fused-MoE table (*tuned_fmoe*.csv) in {', '.join(empty)}")
+    return [file for files in found.values() for file in files]
+
+
+def _refuse_other_tables(result: LintResult) -> None:
+    """No finding in a table that lint does not read would look as if its rows were right."""
+    others = [table.name for table in result.tables if table.kind is Kind.UNTUNED and table.header]
+    if others:
+        named = printable(", ".join(others))
+        raise click.UsageError(f"not a tuned fused-MoE table, by its name and its columns: {named}")
 
 
 def _write(path: Path, result: LintResult) -> int:
