@@ -95,6 +95,19 @@ def test_what_is_no_tuned_table_is_refused(tmp_path: Path, content: str) -> None
         assert "tuned fused-MoE table" in done.stderr
 
 
+def test_many_findings_are_tallied_by_rule_errors_first(repository: Path) -> None:
+    write(repository / TABLE, text(*(tuned_line(8, err1="19.4%") for _ in range(20))))
+    done = run_moeshapes("lint", cwd=repository)
+    tally = [line.split()[:3] for line in done.stderr.splitlines()[:-1]]
+    assert [int(count) for count, *_ in tally] == [done.stdout.count(f" {rule} ") for _, _, rule in tally]
+    severities = [severity for _, severity, _ in tally]
+    assert severities == sorted(severities, key=["error", "warning", "info"].index)
+    assert len(tally) > 1
+    errors = run_moeshapes("lint", "--errors", cwd=repository)
+    assert (errors.returncode, ": warning " in errors.stdout) == (1, False)
+    assert ": error MOE163" in errors.stdout
+
+
 def test_annotations_stand_at_the_row(repository: Path) -> None:
     done = run_moeshapes("lint", "--format", "github", cwd=repository)
     assert f"::error file={TABLE},line=2,title=MOE163::err1 of `" in done.stdout

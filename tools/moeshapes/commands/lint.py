@@ -13,6 +13,7 @@ from moeshapes.commands.options import aiter_of_option, baseline_option, format_
 from moeshapes.commands.outcome import counted, show
 from moeshapes.findings import printable
 from moeshapes.lint import LintResult, lint_files, tuned_files, tuned_files_in
+from moeshapes.rule import Severity
 from moeshapes.runtime.version import Version
 from moeshapes.table import Kind
 
@@ -27,6 +28,7 @@ from moeshapes.table import Kind
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write what is found to a file, for `--baseline`.",
 )
+@click.option("--errors", "errors_only", is_flag=True, help="Show errors alone.")
 @aiter_of_option
 @format_option
 def command(
@@ -34,6 +36,7 @@ def command(
     root: Path | None,
     baseline: Path | None,
     to_write: Path | None,
+    errors_only: bool,
     version: Version,
     style: str,
 ) -> int:
@@ -48,7 +51,8 @@ def command(
     if to_write:
         return _write(to_write, result)
     looked_at = f"{counted(result.rows, 'readable row')} in {counted(len(result.tables), 'table')}"
-    return show(result.findings, style, looked_at + result.set_aside)
+    shown = [found for found in result.findings if not errors_only or found.rule.severity is Severity.ERROR]
+    return show(shown, style, looked_at + result.set_aside + _hidden(len(result.findings) - len(shown)))
 
 
 def _tables(paths: Iterable[Path]) -> list[Path]:
@@ -66,6 +70,10 @@ def _refuse_other_tables(result: LintResult) -> None:
     if others:
         named = printable(", ".join(others))
         raise click.UsageError(f"not a tuned fused-MoE table, by its name and its columns: {named}")
+
+
+def _hidden(count: int) -> str:
+    return f", {counted(count, 'finding')} of lesser severity not shown" if count else ""
 
 
 def _write(path: Path, result: LintResult) -> int:
