@@ -56,6 +56,13 @@ def test_a_waiver_that_waives_nothing_is_said(repository: Path) -> None:
     assert "MOE141" not in rules(repository, str(copy_of(repository))), "other tables may have its rows"
 
 
+def test_whose_declarations_judge_another_table_is_said(repository: Path, tmp_path: Path) -> None:
+    table = str(copy_of(repository))
+    said = f"judged with what {repository / 'shapes'} declares"
+    assert said in run_moeshapes("lint", table, cwd=repository).stderr
+    assert said not in run_moeshapes("lint", table, cwd=tmp_path).stderr
+
+
 def test_only_what_is_not_in_the_baseline_blocks(repository: Path) -> None:
     written = run_moeshapes("lint", "--write-baseline", "baseline.json", cwd=repository)
     assert written.returncode == 0

@@ -13,6 +13,7 @@ from moeshapes.commands.options import aiter_of_option, baseline_option, format_
 from moeshapes.commands.outcome import counted, show
 from moeshapes.findings import printable
 from moeshapes.lint import LintResult, lint_files, tuned_files, tuned_files_in
+from moeshapes.root import is_shapes_root
 from moeshapes.rule import Severity
 from moeshapes.runtime.version import Version
 from moeshapes.table import Kind
@@ -40,7 +41,10 @@ def command(
     version: Version,
     style: str,
 ) -> int:
-    """Check tuned rows of any AITER fused-MoE table, or of all in a folder; without FILE, of all below the root."""
+    """Check tuned rows of any AITER fused-MoE table, or of all in a folder; without FILE, of all below the root.
+
+    What shapes/ at or above the working directory declares (settings, kernel policies) counts for any table.
+    """
     if root is None and not paths:
         raise click.UsageError("no tables here or above: name the files, run it inside a checkout, or give --root DIR")
     if baseline and to_write:
@@ -51,6 +55,8 @@ def command(
     if to_write:
         return _write(to_write, result)
     looked_at = f"{counted(result.rows, 'readable row')} in {counted(len(result.tables), 'table')}"
+    if paths and root and is_shapes_root(root):
+        looked_at += f", judged with what {root / 'shapes'} declares"
     shown = [found for found in result.findings if not errors_only or found.rule.severity is Severity.ERROR]
     return show(shown, style, looked_at + result.set_aside + _hidden(len(result.findings) - len(shown)))
 
