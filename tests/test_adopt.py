@@ -80,7 +80,16 @@ def test_the_same_row_again_changes_nothing(tmp_path: Path) -> None:
     write(tmp_path / TARGET, text(line()))
     result = adopt_all(table(line()), tmp_path, declare(row()))
     assert (result.findings, result.written) == ((), ())
-    assert "is there already" in result.text
+    assert result.text.startswith(f"There already: {TARGET.as_posix()}\n  gfx950/256 token 8 ")
+
+
+def test_rows_that_are_there_stand_below_the_commit_message(tmp_path: Path) -> None:
+    write(tmp_path / TARGET, text(line()))
+    result = adopt_all(table(line(), line(token="16")), tmp_path, declare(row(), row(token="16")))
+    message, _, present = result.text.partition("There already: ")
+    assert message.startswith("Adopt 1 tuned row from a_tuned_fmoe.csv\n")
+    assert "token 16 " in message
+    assert "token 8 " in present
 
 
 def test_an_existing_header_and_unknown_columns_stay(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ def walk_through(root: Path) -> str:
 @pytest.fixture
 def repository(root: Path, tmp_path: Path) -> Path:
     for folder in ("models", "shapes", "generated"):
-        shutil.copytree(root / folder, tmp_path / folder)
-    return tmp_path
+        shutil.copytree(root / folder, tmp_path / "ours" / folder)
+    return tmp_path / "ours"
 
 
 def yaml_files(text: str) -> dict[str, str]:
@@ -66,9 +66,10 @@ def test_a_model_is_added_as_the_readme_says(walk_through: str, repository: Path
 
 def test_a_row_is_adopted_as_the_readme_says(walk_through: str, repository: Path, aiter_configs: Path) -> None:
     name = "glm5_fp4_tuned_fmoe.csv"
-    for tuned in (repository / "generated").rglob(name):
-        tuned.unlink()
-    shutil.copy(aiter_configs / "model_configs" / name, repository / name)
-    options = ("--source", "table of AITER e4048607a5", "--rows", "token=8,inter_dim=512")
-    command = f'moeshapes adopt {name} --source "{options[1]}" --rows {options[3]}'
-    assert run_moeshapes("adopt", name, *options, cwd=repository).stdout == printed_by(walk_through, command)
+    tables = "../aiter/aiter/configs/model_configs"
+    shutil.copytree(aiter_configs / "model_configs", repository / tables)
+    options = ("--source", "table of AITER e4048607a5", "--rows", "token=4,inter_dim=512")
+    command = f'moeshapes adopt {tables}/{name} --source "{options[1]}" --rows {options[3]}'
+    assert run_moeshapes("adopt", f"{tables}/{name}", *options, cwd=repository).stdout == printed_by(
+        walk_through, command
+    )

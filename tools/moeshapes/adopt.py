@@ -150,12 +150,20 @@ def _order(table: Table, line: Line) -> tuple[object, ...]:
 
 
 def _describe(source: Table, note: str, updates: Sequence[tuple[str, Table, list[Change]]]) -> Iterator[str]:
-    """A commit message: where the rows come from, what each displaced."""
+    """A commit message: where the rows come from, what each displaced; below it, the rows that were there already."""
     total = sum(not change.is_none for _, _, changes in updates for change in changes)
-    yield f"Adopt {total} tuned row{'' if total == 1 else 's'} from {source.name.rpartition('/')[2]}"
-    yield f"\nSource: {printable(note.strip())}"
+    if total:
+        yield f"Adopt {total} tuned row{'' if total == 1 else 's'} from {source.name.rpartition('/')[2]}"
+        yield f"\nSource: {printable(note.strip())}"
     for csv, _, changes in updates:
-        yield f"\n{csv}"
+        yield from _describe_changes(f"\n{csv}", [change for change in changes if not change.is_none])
+    for csv, _, changes in updates:
+        yield from _describe_changes(f"There already: {csv}", [change for change in changes if change.is_none])
+
+
+def _describe_changes(heading: str, changes: Sequence[Change]) -> Iterator[str]:
+    if changes:
+        yield heading
         for change in changes:
             yield from _describe_change(change)
 
@@ -164,7 +172,5 @@ def _describe_change(change: Change) -> Iterator[str]:
     row = change.row
     kernels = " + ".join(kernel for kernel in (row.kernel1, row.kernel2) if kernel)
     yield f"  {row.key}: {row.us:g} µs, block_m {row.block_m}, {kernels}"
-    if change.is_none:
-        yield "    is there already"
-    elif change.old:
+    if change.old and not change.is_none:
         yield f"    displaces {change.old.render().decode().strip()}"
