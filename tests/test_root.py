@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from moeshapes.root import find_shapes_root, find_tables_root, name_from
+from moeshapes.root import find_configs, find_shapes_root, find_tables_root, name_from
 
 
 @pytest.fixture
@@ -25,6 +25,15 @@ def test_an_aiter_checkout_has_tables_and_no_shapes(shapes_root: Path) -> None:
     inside = shapes_root.parent / "checkout" / "aiter" / "configs" / "deep"
     assert find_tables_root(inside) == shapes_root.parent / "checkout"
     assert find_shapes_root(inside) is None
+
+
+def test_aiters_configs_are_told_from_any_folder_with_a_table(tmp_path: Path) -> None:
+    (tmp_path / "foo_untuned_fmoe.csv").touch()
+    assert find_configs(tmp_path) is None
+    (tmp_path / "tuned_fmoe.csv").touch()
+    assert find_configs(tmp_path) == tmp_path
+    (tmp_path / "aiter" / "configs").mkdir(parents=True)
+    assert find_configs(tmp_path) == tmp_path / "aiter" / "configs"
 
 
 def test_files_inside_the_root_are_named_from_it(shapes_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,8 @@ def name_from(root: Path | None, path: Path) -> str:
 
 
 def find_configs(directory: Path) -> Path | None:
-    """AITER's aiter/configs: below a checkout, or the directory itself where tables stand in it; None elsewhere."""
+    """AITER's aiter/configs: below a checkout, or the directory itself where it looks like that; None elsewhere."""
     if is_aiter_root(directory):
         return directory / "aiter" / "configs"
-    return directory if any(directory.glob("*tuned_*.csv")) or (directory / "model_configs").is_dir() else None
+    general = any((directory / name).is_file() for name in ("tuned_fmoe.csv", "untuned_fmoe.csv"))
+    return directory if general or (directory / "model_configs").is_dir() else None

@@ -38,7 +38,7 @@ def _aiter_configs(context: click.Context, parameter: click.Parameter, given: Pa
         return None
     configs = find_configs(given.absolute())
     if configs is None:
-        raise click.BadParameter(f"{given} is no AITER checkout: it has no aiter/configs, and no tables of its own")
+        raise click.BadParameter(f"{given} is no AITER checkout: it has no aiter/configs, and no tuned_fmoe.csv of its own")
     return configs
 
 
