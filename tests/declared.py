@@ -24,7 +24,7 @@ csv: demo_untuned_fmoe.csv
 gpus: [{gfx: gfx950, cu_num: 256}]
 recipe: fp8_token
 moe:
-  - {block: target, tokens: [1, 32]}
+  - {block: target, tokens: [1, 32], shared_experts: separate}
 """
 
 

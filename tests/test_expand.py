@@ -33,7 +33,7 @@ def test_a_row_is_spelled_as_aiter_spells_it(tmp_path: Path) -> None:
 
 
 def test_a_use_says_what_the_row_does_not(tmp_path: Path) -> None:
-    text = ARGUMENTS.replace("{block: target,", "{block: target, shared_experts: fused,") + "env: {A: 0}\n" + DENY
+    text = ARGUMENTS.replace("shared_experts: separate", "shared_experts: fused") + "env: {A: 0}\n" + DENY
     declarations, findings = declared(tmp_path, tp4=text)
     assert not findings
     use = declarations.rows[0].use
@@ -42,7 +42,7 @@ def test_a_use_says_what_the_row_does_not(tmp_path: Path) -> None:
     assert (use.intermediate_pad, use.hidden_pad, use.pads, use.shared_experts) == (64, 0, "arguments", 1)
     assert (use.swiglu_limit, use.env, use.gate_mode, use.bias) == (10.0, {"A": "0"}, "separated", False)
     assert [str(deny.place) for deny in declarations.rows[0].deny] == ["shapes/demo/tp4.yaml:11:18"]
-    assert str(declarations.rows[1].place) == "shapes/demo/tp4.yaml:8:56"
+    assert str(declarations.rows[1].place) == "shapes/demo/tp4.yaml:8:33"
 
 
 def test_fp8_is_spelled_for_each_architecture(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ buckets = st.sets(st.sampled_from(BUCKETS), min_size=1)
 def test_what_any_expansion_keeps(tokens: set[int], fused: bool, tp: int, weighted: bool) -> None:
     model, _ = read_model("demo", sound_document(MODEL))
     text = SHAPE.replace("[1, 32]", str(list(tokens))).replace("tp: 4", f"tp: {tp}")
-    text = text.replace("block: target,", f"block: target, shared_experts: {'fused' if fused else 'separate'},")
+    text = text.replace("experts: separate", f"experts: {'fused' if fused else 'separate'}")
     shape, _ = read_shape("demo/tp", sound_document(text + f"doweight_stage1: {str(weighted).lower()}\n"))
     declarations, findings = expand({"demo": model}, [shape])
     assert not findings

@@ -78,7 +78,7 @@ def test_the_sound_part_lacks_what_is_faulty_and_what_needs_it() -> None:
     assert "tp" not in sound
     assert "extra" not in sound
     assert sound["moe"] == [
-        {"block": "target", "tokens": [1, None, 3]},
+        {"block": "target", "tokens": [1, None, 3], "shared_experts": "separate"},
         None,
         {"block": "target", "tokens": 1, "left_out": [None, {"tokens": 4, "reason": "r"}]},
     ]

@@ -6,7 +6,7 @@ from declared import SHAPE, sound_document
 from moeshapes.findings import Finding
 from moeshapes.shape import Gpu, LeftOut, Shape, read_shape
 
-ENTRY = "  - {block: target, tokens: [1, 32]}\n"
+ENTRY = "  - {block: target, tokens: [1, 32], shared_experts: separate}\n"
 
 
 def read(text: str) -> tuple[Shape, list[Finding]]:

@@ -142,7 +142,7 @@ gpus: [{gfx: gfx950, cu_num: 256}]
 recipe: fp8_block
 pad: {inter_dim: 128}
 moe:
-  - {block: target, tokens: TOKENS}
+  - {block: target, shared_experts: separate, tokens: TOKENS}
 """
 
 

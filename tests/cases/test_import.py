@@ -28,7 +28,7 @@ gpus: [{{gfx: {gfx}, cu_num: {cu_num}}}]
 recipe: {recipe}
 {more}moe:
 {entries}"""
-ENTRY = "  - {block: target, tokens: 1..32768}\n"
+ENTRY = "  - {block: target, shared_experts: separate, tokens: 1..32768}\n"
 FUSED = "  - {block: target, shared_experts: fused, tokens: 1..32768}\n"
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import combinations
 
 from moeshapes.findings import Finding, Place
-from moeshapes.geometry import Geometry, geometry
+from moeshapes.geometry import Geometry, geometry, unsaid_fusion
 from moeshapes.model import Block, Model
 from moeshapes.policy import Deny
 from moeshapes.reach import unasked_buckets
@@ -142,7 +142,7 @@ def _expand_entry(
         for use in _uses(shape, entry, block, dims)
         for token, place in entry.tokens.items()
     ]
-    return rows, []
+    return rows, list(unsaid_fusion(shape, entry, block, dims))
 
 
 def _block(shape: Shape, entry: Entry, models: Mapping[str, Model | None]) -> tuple[Block | None, list[Finding]]:

@@ -41,7 +41,12 @@ OVERRIDE_TOPK = Rule(
     why="No router can do it.",
     fix="Correct the override.",
 )  # fmt: skip
-
+FUSION_UNSAID = Rule(
+    "MOE047", "fusion-unsaid", Severity.INFO,
+    what="The model's block has shared experts, and its entry does not say whether serving fuses them.",
+    why="Fused, they are in the row's expert and topk, so calls look up another row than the one that is written.",
+    fix="Write `shared_experts: fused` or `shared_experts: separate`.",
+)  # fmt: skip
 
 MAX_RANKS = 64
 """How far remedies look for ranks that fit."""
@@ -121,6 +126,19 @@ def _fusion(shape: Shape, entry: Entry, block: Block) -> Iterator[Finding]:
     if entry.shared_experts_fused and not block.n_shared_experts:
         place = shape.document.place("moe", entry.index, "shared_experts")
         yield Finding(NO_SHARED_EXPERT, place, f"block `{entry.block}` of `{shape.model}` has no shared expert to fuse")
+
+
+def unsaid_fusion(shape: Shape, entry: Entry, block: Block, found: Geometry) -> Iterator[Finding]:
+    """What an entry leaves open of the model's shared experts, unless another of the same block says it is fused."""
+    said = any(other.shared_experts for other in shape.entries if other.block == entry.block)
+    if block.n_shared_experts and not said and not {"expert", "topk"} <= entry.override.keys():
+        experts = f"{block.n_shared_experts} shared {'expert' if block.n_shared_experts == 1 else 'experts'}"
+        message = f"{experts} of block `{entry.block}` kept separate: rows have {found.expert}/{found.topk}"
+        expert, topk = (
+            entry.override.get(name, getattr(found, name) + block.n_shared_experts) for name in ("expert", "topk")
+        )
+        remedy = f"Write `shared_experts: fused` for {expert}/{topk} if serving fuses, else `shared_experts: separate`."
+        yield Finding(FUSION_UNSAID, shape.document.place("moe", entry.index, "block"), message, remedy)
 
 
 def _overrides(shape: Shape, entry: Entry, found: Geometry) -> Iterator[Finding]:

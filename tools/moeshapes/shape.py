@@ -79,19 +79,24 @@ class LeftOut:
 class Entry:
     """A block of the model as it is served: item `index` of `moe`. `tokens` maps each bucket to tune to its place.
 
+    `shared_experts` is `fused`, `separate`, or empty where the file does not say, which counts as separate.
     `q_type` is how its untuned rows spell that column where they do not as the recipe does, else empty.
     `faulty` has the keys whose values are not wholly sound; their fields hold what is.
     """
 
     index: int
     block: str
-    shared_experts_fused: bool
+    shared_experts: str
     tokens: Mapping[int, Place]
     left_out: Mapping[int, LeftOut]
     unreachable: frozenset[int]
     override: Mapping[str, int]
     q_type: str
     faulty: frozenset[str]
+
+    @property
+    def shared_experts_fused(self) -> bool:
+        return self.shared_experts == "fused"
 
 
 @dataclass(frozen=True)
@@ -188,7 +193,7 @@ class _Reader:
         return Entry(
             index=index,
             block=value["block"],
-            shared_experts_fused=value.get("shared_experts") == "fused",
+            shared_experts=value.get("shared_experts", ""),
             tokens=tokens,
             left_out=left_out,
             unreachable=frozenset(unreachable),

@@ -135,7 +135,7 @@ def _text(
     keys |= _serving(group, items, declarations.models)
     keys |= {"pad": dict(group.pad)} if group.pad else {}
     keys |= {"doweight_stage1": True} if group.doweight_stage1 else {}
-    return shape_text(_comments(items, comment), keys, [_entry(same) for same in blocks.values()])
+    return shape_text(_comments(items, comment), keys, [_entry(same, declarations.models) for same in blocks.values()])
 
 
 def _serving(group: _Group, items: Sequence[tuple[Wanted, Origin]], models: Mapping[str, Model]) -> dict[str, object]:
@@ -162,11 +162,12 @@ def _comments(items: Sequence[tuple[Wanted, Origin]], comment: str) -> Iterator[
         yield f"Misses at token: {', '.join(counted)}."
 
 
-def _entry(items: Sequence[tuple[Wanted, Origin]]) -> dict[str, object]:
+def _entry(items: Sequence[tuple[Wanted, Origin]], models: Mapping[str, Model]) -> dict[str, object]:
     first, origin = items[0]
     tokens = sorted(item.row.token for item, _ in items)
     entry: dict[str, object] = {"block": origin.block}
-    entry |= {"shared_experts": "fused"} if origin.fused else {}
+    if models[origin.model].blocks[origin.block].n_shared_experts:
+        entry["shared_experts"] = "fused" if origin.fused else "separate"
     entry["tokens"] = tokens_value(tokens)
     unreachable = [token for token in tokens if not is_reachable_bucket(token)]
     if unreachable:
