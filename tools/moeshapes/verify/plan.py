@@ -140,7 +140,7 @@ def _job(subject: Subject, launch: dict[str, Any] | None, place: Placement, vers
         name=subject.name,
         use_id=subject.use.id,
         token=subject.key.shape.token,
-        counts=counts_of(subject.key.shape.token),
+        counts=_counts_to_run(subject),
         problem=problem,
         launch=launch,
         backend=place.backend,
@@ -159,7 +159,7 @@ def identity_of(
     return {
         "key": [subject.key.gfx, subject.key.cu_num, *subject.key.shape.cells()],
         "launch": launch,
-        "counts": counts_of(subject.key.shape.token),
+        "counts": _counts_to_run(subject),
         "problem": problem.as_json(),
         "use": subject.use.id,
         "env": dict(subject.use.env),
@@ -176,6 +176,12 @@ def counts_of(bucket: int) -> tuple[int, ...]:
     counts = tokens_of(bucket)
     largest, smallest = min(counts[-1], bucket), max(counts[0], 1)
     return tuple(dict.fromkeys((largest, smallest, (largest + smallest) // 2)))
+
+
+def _counts_to_run(subject: Subject) -> tuple[int, ...]:
+    """All of a row's token counts, and a default plan's largest and smallest."""
+    counts = counts_of(subject.key.shape.token)
+    return counts if subject.row else counts[:2]
 
 
 def _version_of(package: str) -> str:

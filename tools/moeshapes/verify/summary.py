@@ -9,7 +9,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from moeshapes.findings import printable
+from moeshapes.findings import Place, printable
 from moeshapes.verify.evidence import EMULATED, FAIL, PROVEN
 from moeshapes.verify.run import ERROR, SKIPPED, Verified
 
@@ -18,19 +18,32 @@ HEADERS = ("shape", "tokens", "recipe", "row", "use", "verdict", "error / limit"
 
 
 def table(results: Sequence[Verified], markdown: bool = False) -> str:
-    """A line a (row, use) that was judged. Skipped ones are summed up by reason instead."""
+    """A line a (row, use) that was judged: what is new after what was known, what is wrong last.
+
+    Skipped ones are summed up by reason instead.
+    """
     escape = _markdown_cell if markdown else printable
-    rows = [[escape(cell) for cell in _cells(result)] for result in results if result.status != SKIPPED]
+    judged = sorted((r for r in results if r.status != SKIPPED), key=_urgency)
+    rows = [[escape(cell) for cell in _cells(result)] for result in judged]
     style = "github" if markdown else "simple"
     # Cells are shown as they are: tabulate would take a shape for a number, and a bare `0` for a float.
     return tabulate(rows, HEADERS, tablefmt=style, disable_numparse=True)
 
 
+def _urgency(result: Verified) -> int:
+    return 2 if result.status in (FAIL, ERROR) else 0 if result.cached else 1
+
+
 def _cells(result: Verified) -> list[str]:
     subject, shape = result.subject, result.subject.key.shape
-    row = "default plan" if subject.row is None else str(subject.row.place)
+    row = "default plan" if subject.row is None else _short(subject.row.place)
     dims = f"{shape.model_dim}/{shape.inter_dim}/{shape.expert}/{shape.topk}"
     return [dims, str(shape.token), subject.use.recipe, row, subject.use.id, result.status, *_figures(result)]
+
+
+def _short(place: Place) -> str:
+    """A table's name and line: all tables have names of their own, and folders would fill the screen."""
+    return str(Place(place.file.rpartition("/")[2], place.line))
 
 
 def _figures(result: Verified) -> list[str]:
