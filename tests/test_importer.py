@@ -71,6 +71,16 @@ def test_what_is_declared_already_is_not_repeated(tmp_path: Path) -> None:
     assert "tokens: [64]" in result.files[path]
 
 
+@pytest.mark.parametrize("tuned", [False, True])
+def test_that_all_is_declared_already_is_said(tmp_path: Path, tuned: bool) -> None:
+    root = write_repository(tmp_path, {"demo/tp4": SHAPE})
+    cells = dict(zip(UNTUNED_COLUMNS, ROW.replace("8,5120,576,385,7", "1,5120,576,384,6").split(","), strict=True))
+    content = text(line(**cells)).decode() if tuned else f"{HEADER}\n{','.join(cells.values())}\n"
+    result = imported(root, content, "demo_tuned_fmoe.csv" if tuned else "demo_untuned_fmoe.csv")
+    assert (result.files, result.findings) == ({}, ())
+    assert result.counts == ("all of its rows (1) are declared already, by demo/tp4",)
+
+
 def test_rows_that_follow_from_no_model_are_said(demo: Path) -> None:
     result = imported(demo, "\n".join([HEADER, ROW, ROW.replace("5120", "4096"), ROW.replace("385,7", "300,7"), ""]))
     assert [(f.rule.name, f.place.line) for f in result.findings] == [("no-origin", 3), ("no-origin", 4)]

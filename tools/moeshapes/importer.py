@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -117,7 +117,19 @@ def _import_table(table: Table, csv: str, declarations: Declarations) -> ImportR
         return ImportResult(findings=(*about_rows, nothing))
     name = "" if tuned else csv
     files, findings = draft_shapes(wanted, name, f"Imported from {csv}.", declarations)
-    return ImportResult(files, (), (*about_rows, *findings))
+    counts = () if files or findings else (_all_declared(wanted, csv, declarations),)
+    return ImportResult(files, counts, (*about_rows, *findings))
+
+
+def _all_declared(wanted: Sequence[Wanted], csv: str, declarations: Declarations) -> str:
+    asked = {(item.row, item.device) for item in wanted}
+    by = dict.fromkeys(
+        row.use.deployment
+        for row in declarations.rows
+        if (row.csv == csv and (row.row, None) in asked)
+        or any((row.row, (gpu.gfx, gpu.cu_num)) in asked for gpu in row.gpus)
+    )
+    return f"all of its rows ({len(wanted)}) are declared already, by {', '.join(by)}"
 
 
 def _is_read(table: Table, finding: Finding) -> bool:
@@ -140,9 +152,10 @@ def _import_log(path: Path, name: str, declarations: Declarations) -> ImportResu
         elif lookup:
             hits += 1
     if not misses:
-        found = f"no lookup in it missed ({hits} found a row)" if hits else "no line tells of a lookup that missed"
-        severe = () if hits else (Finding(NOTHING_TO_IMPORT, Place(name), found),)
-        return ImportResult(counts=(found,), findings=(*findings, *severe))
+        if hits:
+            return ImportResult(counts=(f"no lookup in it missed ({hits} found a row)",), findings=tuple(findings))
+        nothing = Finding(NOTHING_TO_IMPORT, Place(name), "no line tells of a lookup that missed")
+        return ImportResult(findings=(*findings, nothing))
     wanted = [Wanted(key.shape, (key.gfx, key.cu_num), places[key], count=misses[key]) for key in sorted(misses)]
     files, wrong = draft_shapes(wanted, "", f"Imported from {path.name}: lookups that found no row.", declarations)
     return ImportResult(files, tuple(_counts(misses, declarations)), (*findings, *wrong))
