@@ -83,7 +83,7 @@ def test_a_key_and_a_log_line() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a,b", "2 fields"),
+        ("a,b", "2 fields.*; a key is gfx, cu_num, token, .*: gfx950,256,"),
         (KEY.replace(",8,", ",96,"), "no call looks up 96 tokens"),
         (KEY.replace("fp4x2,fp4x2", "i8,fp4x2"), "no recipe"),
         (
@@ -96,6 +96,13 @@ def test_a_key_and_a_log_line() -> None:
 def test_keys_that_nothing_asks_for(text: str, message: str) -> None:
     with pytest.raises(NotAnswerableError, match=message):
         ask_about_key(text, (), Circumstances())
+
+
+def test_a_key_as_it_is_printed_is_the_same_key() -> None:
+    (question,) = ask_about_key(KEY, (), Circumstances())
+    printed = str(question.call.key)
+    assert is_key_or_log_line(printed)
+    assert ask_about_key(printed, (), Circumstances()) == [question]
 
 
 def test_circumstances_change_the_call() -> None:

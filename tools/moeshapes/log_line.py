@@ -12,6 +12,9 @@ MARK = "[fused_moe] using "
 """What every such line holds; others can be passed over without parsing."""
 
 _LINE = re.compile(r"\[fused_moe\] using [12]stage(?: xbf16)? (.*?) ?for \(([^()]{1,2000})\)")
+_PRINTED = re.compile(
+    r"(\w+)/(\d+) token (\d+) (\d+)/(\d+)/(\d+)/(\d+) (\w+) (\w+) (\w+) (\w+) doweight_stage1=([01])", re.ASCII
+)
 _ENUM = re.compile(r"<(\w+\.\w+): -?\d+>")
 _OLD_COLUMNS = ("cu_num", *UNTUNED_COLUMNS)
 _NEW_COLUMNS = ("gfx", *_OLD_COLUMNS)
@@ -35,6 +38,15 @@ def parse_log_line(text: str) -> Lookup | str | None:
         return "the line is cut off, or of a form that is not known" if MARK in text else None
     key = parse_key(match[2])
     return key if isinstance(key, str) else Lookup(key, match[1] == "default")
+
+
+def parse_printed_key(text: str) -> Key | str | None:
+    """A key as it is printed, whose dtype is bf16 and use_g1u1 1; what is wrong, as text; None if it is not such."""
+    match = _PRINTED.fullmatch(text.strip())
+    if not match:
+        return None
+    *numbers, activation, a, w, q_type, doweight_stage1 = match.groups()
+    return parse_key(",".join((*numbers, activation, "bf16", a, w, q_type, "1", doweight_stage1)))
 
 
 def parse_key(text: str) -> Key | str:

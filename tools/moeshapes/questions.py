@@ -8,13 +8,15 @@ from dataclasses import dataclass, field, replace
 from moeshapes.deployment import Deployment, deployments
 from moeshapes.dispatch import is_reachable_bucket
 from moeshapes.expand import Declarations
-from moeshapes.log_line import MARK, parse_key, parse_log_line
+from moeshapes.log_line import MARK, parse_key, parse_log_line, parse_printed_key
 from moeshapes.model import Model
 from moeshapes.recipe import format_of, torch_dtype
-from moeshapes.row import Key
+from moeshapes.row import UNTUNED_COLUMNS, Key
 from moeshapes.runtime.call import RuntimeCall, call_of_key
 from moeshapes.runtime.version import Version
 from moeshapes.spelling import nearest
+
+_EXAMPLE = "gfx950,256,8,6144,512,257,9,Silu,bf16,fp4x2,fp4x2,per_1x32,1,0"
 
 
 class NotAnswerableError(ValueError):
@@ -62,11 +64,11 @@ class Circumstances:
 
 
 def is_key_or_log_line(text: str) -> bool:
-    return MARK in text or "," in text
+    return MARK in text or "," in text or bool(parse_printed_key(text))
 
 
 def ask_about_key(text: str, tokens: Sequence[int], circumstances: Circumstances) -> list[Question]:
-    """The calls that ask for a key as AITER logs it, or for that of a log line. Raises NotAnswerableError.
+    """The calls that ask for a key as AITER logs it or as it is printed here, or for a log line's. Raises NotAnswerableError.
 
     Without `tokens`, the call has as many as the key's bucket.
     """
@@ -80,9 +82,13 @@ def ask_about_key(text: str, tokens: Sequence[int], circumstances: Circumstances
 
 
 def _key(text: str) -> Key:
-    found = parse_log_line(text) if MARK in text else parse_key(text.strip().strip("()"))
+    if MARK in text:
+        found = parse_log_line(text)
+    else:
+        found = parse_printed_key(text) or parse_key(text.strip().strip("()"))
     if found is None or isinstance(found, str):
-        raise NotAnswerableError(found or "the line is about no lookup")
+        form = "" if MARK in text else f"; a key is {', '.join(('gfx', 'cu_num', *UNTUNED_COLUMNS))}: {_EXAMPLE}"
+        raise NotAnswerableError(f"{found or 'the line is about no lookup'}{form}")
     key = found if isinstance(found, Key) else found.key
     _refuse_impossible(key)
     return key
