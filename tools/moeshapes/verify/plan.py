@@ -16,6 +16,7 @@ from moeshapes.record import digest, verifier_digest
 from moeshapes.row import Key, TunedRow
 from moeshapes.use import Use
 from moeshapes.verify.job import Job
+from moeshapes.verify.judgeable import why_not_judged
 from moeshapes.verify.site import WITHOUT_GPU, Placement, Site
 
 DEFAULT_PLAN_BUCKETS = (1, 8)
@@ -77,10 +78,10 @@ def _row_subjects(declarations: Declarations, rows: Iterable[TunedRow]) -> Itera
     for row in rows:
         uses = declarations.uses_of(row.key)
         if uses:
-            yield from ((Subject(row.key, use, row), "") for use in uses)
+            yield from ((Subject(row.key, use, row), why_not_judged(row, use)) for use in uses)
         else:
             use, reason = undeclared_use(row.key)
-            yield Subject(row.key, use, row), reason
+            yield Subject(row.key, use, row), reason or why_not_judged(row, use)
 
 
 def undeclared_use(key: Key) -> tuple[Use, str]:
