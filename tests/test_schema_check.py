@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,14 +14,12 @@ from moeshapes.schema_check import check_schema
 NAMES = ("model", "shape")
 
 
-def schema(name: str) -> dict[str, object]:
-    loaded: dict[str, object] = json.loads(
-        (resources.files("moeshapes") / "schema" / f"{name}.schema.json").read_text()
-    )
+def schema(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((resources.files("moeshapes") / "schema" / f"{name}.schema.json").read_text())
     return loaded
 
 
-def parts(value: object, path: str = "") -> list[tuple[str, dict[str, object]]]:
+def parts(value: object, path: str = "") -> list[tuple[str, dict[str, Any]]]:
     """Every schema of a property or item within a schema, with its path."""
     if not isinstance(value, dict):
         return []
@@ -93,3 +92,37 @@ def test_the_schemas_name_each_other_in_the_files_that_they_are_for(root: Path) 
         prefix, _, reference = first.partition("=")
         assert prefix == "# yaml-language-server: $schema", path
         assert (path.parent / reference).resolve().parent == root / "schema", path
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_example_of_a_schema_is_one(name: str) -> None:
+    from jsonschema import Draft202012Validator
+
+    loaded = schema(name)
+    shown = [(path, part, example) for path, part in parts(loaded) for example in part.get("examples", ())]
+    wrong = [
+        path
+        for path, part, example in shown
+        if list(Draft202012Validator({**part, "$defs": loaded["$defs"]}).iter_errors(example))
+    ]
+    assert (wrong, len(shown) > 5) == ([], True)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_mapping_list_and_key_that_must_be_there_has_an_example(name: str) -> None:
+    loaded = dict(parts(schema(name)))
+    nested = [path for path, part in loaded.items() if part.get("type") in ("object", "array")]
+    needed = [f"{path}/{key}" for path, part in loaded.items() for key in part.get("required", ())]
+    assert [path for path in [*nested, *needed] if not loaded[path].get("examples")] == []
+
+
+def test_a_remedy_spells_the_form_out() -> None:
+    text = SHAPE.replace("gpus: [{gfx: gfx950, cu_num: 256}]", "pad: 128")
+    text = text.replace("tokens: [1, 32]", "tokens: [1, 32], left_out: [1], unreachable: [12]")
+    _, findings = check_schema(sound_document(text), "shape")
+    assert [finding.next_step for finding in findings] == [
+        "Add it, for example `gpus: [{gfx: gfx950, cu_num: 256}]`.",
+        "Write for example `pad: {inter_dim: 128}`.",
+        "Write for example `{tokens: [16384, 32768], reason: prefill is cut at 8192 tokens}`.",
+        "Write for example `unreachable: {tokens: [12], note: AITER lists it}`.",
+    ]

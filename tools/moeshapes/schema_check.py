@@ -14,6 +14,7 @@ from typing import Any
 from moeshapes.document import Document, KeyPath
 from moeshapes.findings import Finding, Place
 from moeshapes.rule import Rule, Severity
+from moeshapes.yaml_text import flow
 
 UNKNOWN_KEY = Rule(
     "MOE010", "unknown-key", Severity.ERROR,
@@ -44,7 +45,8 @@ _Path = tuple[Any, ...]
 _Validator = Any
 """jsonschema's Validator and, next, its ValidationError: imported only where they are made."""
 _Error = Any
-_Complaints = Iterator[tuple[Rule, _Path, str]]
+_Complaints = Iterator[tuple[Rule, _Path, str, str]]
+"""A rule, where it is broken, the message, and the remedy (empty: the rule's own)."""
 _KINDS = {
     "integer": "a whole number",
     "number": "a number",
@@ -65,8 +67,10 @@ def check_schema(document: Document, schema: str) -> tuple[dict[str, Any], list[
     """
     validator = _validator(schema)
     complaints = [complaint for error in validator.iter_errors(document.value) for complaint in _complaints(error)]
-    findings = [Finding(rule, _place(document, path, rule), message) for rule, path, message in complaints]
-    faulty = {path for rule, path, _ in complaints if rule is not MISSING_KEY}
+    findings = [
+        Finding(rule, _place(document, path, rule), message, remedy) for rule, path, message, remedy in complaints
+    ]
+    faulty = {path for rule, path, *_ in complaints if rule is not MISSING_KEY}
     sound = _sound(document.value, validator.schema, validator.schema["$defs"], faulty, ())
     return (sound if isinstance(sound, dict) else {}), findings
 
@@ -134,6 +138,14 @@ def _complaints(error: _Error) -> _Complaints:
     return _SAY.get(str(error.validator), _say_otherwise)(tuple(error.absolute_path), error)
 
 
+def _remedy(start: str, key: object, schema: Mapping[str, Any]) -> str:
+    """`Add it, for example `tp: 4`.`, after a schema's example; empty where it has none."""
+    if "examples" not in schema:
+        return ""
+    shown = flow(schema["examples"][0])
+    return f"{start} `{key}: {shown}`." if isinstance(key, str) else f"{start} `{shown}`."
+
+
 def _place(document: Document, path: KeyPath, rule: Rule) -> Place:
     return document.key_place(*path) if rule is UNKNOWN_KEY else document.place(*path)
 
@@ -143,33 +155,36 @@ def _say_unknown(path: _Path, error: _Error) -> _Complaints:
     for key in error.instance:
         if key not in known:
             hint = nearest(key, known) or f"; there are {_listed(known)}"
-            yield UNKNOWN_KEY, (*path, key), f"unknown key `{key}`{_inside(path)}{hint}"
+            yield UNKNOWN_KEY, (*path, key), f"unknown key `{key}`{_inside(path)}{hint}", ""
 
 
 def _say_missing(path: _Path, error: _Error) -> _Complaints:
     for key in error.validator_value:
         if key not in error.instance:
-            yield MISSING_KEY, path, f"`{key}` is missing{_inside(path)}"
+            remedy = _remedy("Add it, for example", key, error.schema["properties"][key])
+            yield MISSING_KEY, path, f"`{key}` is missing{_inside(path)}", remedy
 
 
 def _say_type(path: _Path, error: _Error) -> _Complaints:
     wanted = error.validator_value if isinstance(error.validator_value, list) else [error.validator_value]
     kinds = " or ".join(_KINDS[kind] for kind in wanted)
-    yield WRONG_TYPE, path, f"{_subject(path)} must be {kinds}, not {_shown(error.instance)}"
+    remedy = _remedy("Write for example", path[-1], error.schema) if path else ""
+    yield WRONG_TYPE, path, f"{_subject(path)} must be {kinds}, not {_shown(error.instance)}", remedy
 
 
 def _say_enum(path: _Path, error: _Error) -> _Complaints:
     values = [value for value in error.validator_value if isinstance(value, str)]
     hint = nearest(error.instance, values) if isinstance(error.instance, str) else ""
-    yield WRONG_VALUE, path, f"{_subject(path)} is {_shown(error.instance)}, which is none of {_listed(values)}{hint}"
+    message = f"{_subject(path)} is {_shown(error.instance)}, which is none of {_listed(values)}{hint}"
+    yield WRONG_VALUE, path, message, ""
 
 
 def _say_pattern(path: _Path, error: _Error) -> _Complaints:
     rule = error.schema["patternErrorMessage"]
     if "propertyNames" in error.absolute_schema_path:
-        yield UNKNOWN_KEY, (*path, error.instance), f"key `{error.instance}`{_inside(path)}: {rule}"
+        yield UNKNOWN_KEY, (*path, error.instance), f"key `{error.instance}`{_inside(path)}: {rule}", ""
     else:
-        yield WRONG_VALUE, path, f"{_subject(path)} is {_shown(error.instance)}: it {rule}"
+        yield WRONG_VALUE, path, f"{_subject(path)} is {_shown(error.instance)}: it {rule}", ""
 
 
 _LIMITS = {
@@ -189,7 +204,7 @@ _LIMITS = {
 def _say_otherwise(path: _Path, error: _Error) -> _Complaints:
     limit = _LIMITS[str(error.validator)].format(error.validator_value)
     shown = f", not {_shown(error.instance)}" if isinstance(error.instance, (int, float)) else ""
-    yield WRONG_VALUE, path, f"{_subject(path)} {limit}{shown}"
+    yield WRONG_VALUE, path, f"{_subject(path)} {limit}{shown}", ""
 
 
 _SAY: dict[str, Callable[[_Path, _Error], _Complaints]] = {

@@ -52,19 +52,20 @@ def _filled(start: str, items: Sequence[str]) -> str:
 def shape_text(comments: Iterable[str], keys: Mapping[str, object], entries: Iterable[Mapping[str, object]]) -> str:
     """A shape file; mappings and lists are written on one line."""
     lines = ["# yaml-language-server: $schema=../../schema/shape.schema.json", *(f"# {printable(c)}" for c in comments)]
-    lines += [f"{key}: {_flow(value)}" for key, value in keys.items()]
+    lines += [f"{key}: {flow(value)}" for key, value in keys.items()]
     lines.append("moe:")
     for entry in entries:
         for number, (key, value) in enumerate(entry.items()):
-            lines.append(f"  {'-' if number == 0 else ' '} {key}: {_flow(value)}")
+            lines.append(f"  {'-' if number == 0 else ' '} {key}: {flow(value)}")
     return "\n".join(lines) + "\n"
 
 
-def _flow(value: object) -> str:
+def flow(value: object) -> str:
+    """A value on one line."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {_flow(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{key}: {flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_flow, value)) + "]"
+        return "[" + ", ".join(map(flow, value)) + "]"
     return scalar(value)
 
 
