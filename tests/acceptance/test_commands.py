@@ -94,7 +94,25 @@ def test_adopt_refuses_what_no_shape_declares(repository: Path, aiter_configs: P
     done = run_moeshapes("adopt", str(source), "--source", "x", "--rows", "expert=64", cwd=repository)
     assert done.returncode == 1
     assert "no shape declares" in done.stdout
-    assert run_moeshapes("adopt", str(source), cwd=repository).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "example"),
+    [
+        (("adopt", "a.csv"), "--source "),
+        (("parity",), "--aiter ../aiter"),
+        (("export",), "--aiter ../aiter"),
+        (("lint", "a.csv", "--aiter-of", "yesterday"), "YYYY-MM-DD"),
+    ],
+)
+def test_what_is_missing_or_malformed_is_shown_by_an_example(
+    root: Path, tmp_path: Path, arguments: tuple[str, ...], example: str
+) -> None:
+    (tmp_path / "a.csv").touch()
+    rooted = () if arguments[0] == "lint" else ("--root", str(root))
+    done = run_moeshapes(*arguments, *rooted, cwd=tmp_path)
+    assert done.returncode == 2
+    assert example in done.stderr
 
 
 def test_lint_of_a_file_needs_no_repository(tmp_path: Path, aiter_configs: Path) -> None:

@@ -50,7 +50,7 @@ def test_a_crash_to_be_expected_is_exit_status_1(root: Path) -> None:
         ((KEY, "--env", "AITER_KSPLIT=two"), "as a whole number, not `two`"),
         ((KEY, "--env", f"AITER_KSPLIT={'9' * 5000}"), "as a whole number, not `999"),
         ((KEY, "--tuned", "tests"), "no tuned tables (tests has none)"),
-        ((KEY, "--aiter-of", "yesterday"), "does not match the format"),
+        ((KEY, "--aiter-of", "yesterday"), "is no day: write it as YYYY-MM-DD"),
     ],
 )
 def test_what_cannot_be_asked_is_exit_status_2(root: Path, arguments: tuple[str, ...], message: str) -> None:
@@ -75,7 +75,9 @@ def test_coverage_of_one_model(root: Path) -> None:
     assert "glm-5.2/tp4#target 6144/512/257/9 on gfx950/256" in done.stdout
     found = json.loads(run_moeshapes("coverage", "--format", "json", cwd=root).stdout)
     assert sum(found["totals"].values()) == 17 * len(found["deployments"])
-    assert run_moeshapes("coverage", "no-model", cwd=root).returncode == 2
+    unknown = run_moeshapes("coverage", "glm", cwd=root)
+    assert unknown.returncode == 2
+    assert "there is no model `glm`: did you mean `glm-4.7` or `glm-5.2` or " in unknown.stderr
 
 
 def test_a_key_is_explained_without_heavy_modules(root: Path) -> None:

@@ -66,7 +66,7 @@ def _not_installed(command: str, missing: ModuleNotFoundError) -> Exception:
 def moeshapes() -> None:
     """Declare, generate, check and verify AITER fused-MoE configuration rows.
 
-    Exit status: 0 nothing found, 1 findings, 2 cannot run, 130 interrupted.
+    Exit status: 0 nothing found, 1 findings, 2 cannot run, 3 a fault of moeshapes, 130 interrupted.
     """
 
 

@@ -17,7 +17,7 @@ _LETTER_WORDS = "M mxmoe, F FlyDSL, L FlyDSL's layout stage 2, C CK, O opus, A a
 _MARKS = {Status.EXACT: " ", Status.OTHER_ACTIVATION: "~", Status.TIER: "^"}
 _WITHOUT_ROW = {Status.GAP: "..", Status.LEFT_OUT: "--", Status.NOT_ASKED: "", Status.DISCARDED: "xx"}
 _LEGEND = (
-    f"a letter a kernel: {_LETTER_WORDS}",
+    f"a letter a kernel, stage 1 then stage 2: {_LETTER_WORDS}",
     "~ another activation's row, ^ the smaller tier's row, ! a crash or wrong results to be expected",
     "no row: .. gap, -- left out with a reason, xx found and thrown away; blank: no call asks for it",
 )

@@ -68,9 +68,9 @@ def is_key_or_log_line(text: str) -> bool:
 
 
 def ask_about_key(text: str, tokens: Sequence[int], circumstances: Circumstances) -> list[Question]:
-    """The calls that ask for a key as AITER logs it or as it is printed here, or for a log line's. Raises NotAnswerableError.
+    """The calls that ask for a key, as AITER logs it or as it is printed, or for that of a log line.
 
-    Without `tokens`, the call has as many as the key's bucket.
+    Raises NotAnswerableError. Without `tokens`, the call has as many as the key's bucket.
     """
     key = _key(text)
     try:
@@ -82,10 +82,7 @@ def ask_about_key(text: str, tokens: Sequence[int], circumstances: Circumstances
 
 
 def _key(text: str) -> Key:
-    if MARK in text:
-        found = parse_log_line(text)
-    else:
-        found = parse_printed_key(text) or parse_key(text.strip().strip("()"))
+    found = parse_log_line(text) if MARK in text else parse_printed_key(text) or parse_key(text.strip().strip("()"))
     if found is None or isinstance(found, str):
         form = "" if MARK in text else f"; a key is {', '.join(('gfx', 'cu_num', *UNTUNED_COLUMNS))}: {_EXAMPLE}"
         raise NotAnswerableError(f"{found or 'the line is about no lookup'}{form}")
@@ -130,14 +127,16 @@ def _deployments(name: str, declarations: Declarations) -> list[Deployment]:
     exact = [d for d in known if d.shape.deployment == wanted]
     if exact:
         return exact
-    model = _model(wanted, declarations.models)
+    model = model_named(wanted, declarations.models)
     found = [d for d in known if d.shape.model == model.id]
     if not found:
         raise NotAnswerableError(f"no shape file serves `{model.id}`")
     return found
 
 
-def _model(wanted: str, models: Mapping[str, Model]) -> Model:
+def model_named(name: str, models: Mapping[str, Model]) -> Model:
+    """The model of a name, by its file, itself or a checkpoint, or by how it begins. Raises NotAnswerableError."""
+    wanted = name.strip().lower()
     named = dict(reversed(list(_spellings(models.values()))))
     beginning = [model for model in models.values() if model.id.startswith(wanted)]
     if wanted in named:

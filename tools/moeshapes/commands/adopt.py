@@ -16,9 +16,22 @@ from moeshapes.selection import select_rows
 from moeshapes.table import read_table
 
 
+def _required_note(context: click.Context, parameter: click.Parameter, given: str | None) -> str:
+    if given is None:
+        raise click.UsageError(
+            'say where the rows come from, for example: --source "MI355X, ROCm 7.0, AITER e4048607a5"'
+        )
+    return given
+
+
 @click.command("adopt")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--source", "note", required=True, help="Where the rows come from: GPU, ROCm, AITER commit, command.")
+@click.option(
+    "--source",
+    "note",
+    callback=_required_note,
+    help="Where the rows come from: GPU, ROCm, AITER commit, command. Required.",
+)
 @click.option(
     "--rows",
     "selectors",

@@ -13,6 +13,7 @@ from moeshapes.coverage import cover
 from moeshapes.coverage_view import as_json, as_text
 from moeshapes.deployment import deployments
 from moeshapes.findings import printable
+from moeshapes.questions import NotAnswerableError, model_named
 from moeshapes.repository import load_declarations
 
 
@@ -25,10 +26,11 @@ def command(models: tuple[str, ...], tuned: Path | None, root: Path, style: str)
     """Show deployments by token buckets: tuned, served otherwise, left out, or a gap. MODEL narrows it to models."""
     table = read_tuned(tuned, root)
     declarations, _ = load_declarations(root)
-    unknown = [model for model in models if model not in declarations.models]
-    if unknown:
-        raise click.UsageError(f"there is no model {', '.join(map(repr, unknown))} in models/")
-    asked = (d for d in deployments(declarations) if not models or d.shape.model in models)
+    try:
+        wanted = {model_named(name, declarations.models).id for name in models}
+    except NotAnswerableError as reason:
+        raise click.UsageError(printable(str(reason))) from reason
+    asked = (d for d in deployments(declarations) if not models or d.shape.model in wanted)
     coverages = cover(asked, table)
     click.echo(json.dumps(as_json(coverages), indent=2) if style == "json" else printable_lines(as_text(coverages)))
     return 0

@@ -75,8 +75,8 @@ def command(
     """Say which row a call finds, which kernels run, and by which rules.
 
     MODEL is declared in models/ and shapes/, or names a shape file (glm-5.2/tp4), and needs --tokens. KEY is cells with
-    commas as AITER logs them, or a key as it is printed here; LOG-LINE is a line of its log. The exit status is 1 where a crash or wrong results are to
-    be expected.
+    commas as AITER logs them, or a key as it is printed here; LOG-LINE is a line of its log. The exit status is 1 where
+    a crash or wrong results are to be expected.
     """
     table = read_tuned(tuned, root, given["version"])
     try:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date
 from pathlib import Path
 
 import click
 
 from moeshapes.findings import FORMATS
 from moeshapes.root import find_configs, find_shapes_root, find_tables_root
-from moeshapes.runtime.version import KNOWN_UNTIL, Version
+from moeshapes.runtime.version import CHANGES, KNOWN_UNTIL, Version
 
 
 def _shapes_root(context: click.Context, parameter: click.Parameter, given: Path | None) -> Path:
@@ -33,17 +33,29 @@ def _optional_tables_root(context: click.Context, parameter: click.Parameter, gi
     return root.absolute() if root else None
 
 
+def _required_configs(context: click.Context, parameter: click.Parameter, given: Path | None) -> Path:
+    configs = _aiter_configs(context, parameter, given)
+    if configs is None:
+        raise click.UsageError("say where AITER's tables are, for example: --aiter ../aiter")
+    return configs
+
+
 def _aiter_configs(context: click.Context, parameter: click.Parameter, given: Path | None) -> Path | None:
     if given is None:
         return None
     configs = find_configs(given.absolute())
     if configs is None:
-        raise click.BadParameter(f"{given} is no AITER checkout: it has no aiter/configs, and no tuned_fmoe.csv of its own")
+        raise click.BadParameter(
+            f"{given} is no AITER checkout: it has no aiter/configs, and no tuned_fmoe.csv of its own"
+        )
     return configs
 
 
-def _version(context: click.Context, parameter: click.Parameter, given: datetime) -> Version:
-    return Version(given.date())
+def _version(context: click.Context, parameter: click.Parameter, given: str) -> Version:
+    try:
+        return Version(date.fromisoformat(given))
+    except ValueError:
+        raise click.BadParameter(f"`{given}` is no day: write it as YYYY-MM-DD, as {KNOWN_UNTIL}") from None
 
 
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -59,7 +71,7 @@ optional_tables_root_option = click.option(
 _AITER_HELP = "An AITER checkout, or its aiter/configs."
 
 aiter_option = click.option(
-    "--aiter", "configs", type=_DIRECTORY, callback=_aiter_configs, required=True, help=_AITER_HELP
+    "--aiter", "configs", type=_DIRECTORY, callback=_required_configs, help=f"{_AITER_HELP} Required."
 )
 optional_aiter_option = click.option("--aiter", "configs", type=_DIRECTORY, callback=_aiter_configs, help=_AITER_HELP)
 format_option = click.option(
@@ -73,10 +85,9 @@ baseline_option = click.option(
 aiter_of_option = click.option(
     "--aiter-of",
     "version",
-    metavar="DAY",
-    type=click.DateTime(["%Y-%m-%d"]),
+    metavar="YYYY-MM-DD",
     default=str(KNOWN_UNTIL),
     callback=_version,
     show_default=True,
-    help="AITER's main branch as of that day.",
+    help=f"AITER's main branch as of that day. Its rules are known from {CHANGES[0].since} on.",
 )
