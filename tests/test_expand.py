@@ -83,7 +83,7 @@ def test_the_same_use_twice_in_one_file_is_found_at_both_places(tmp_path: Path) 
 def test_checkpoints_of_one_architecture_are_one_model(tmp_path: Path) -> None:
     root = write_repository(
         tmp_path,
-        {"one/tp4": SHAPE, "two/tp4": SHAPE.replace("model: demo", "model: twin")},
+        {"demo/tp4": SHAPE, "twin/tp4": SHAPE.replace("model: demo", "model: twin")},
         {"demo": MODEL, "twin": MODEL},
     )
     _, findings = load_declarations(root)

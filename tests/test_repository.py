@@ -47,8 +47,8 @@ def test_files_that_would_not_count_are_named(tmp_path: Path) -> None:
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
     root = write_repository(tmp_path, {})
     (tmp_path / "secret").write_text("password: x\n")
-    (root / "shapes").mkdir()
-    (root / "shapes/link.yaml").symlink_to(tmp_path / "secret")
+    (root / "shapes/demo").mkdir(parents=True)
+    (root / "shapes/demo/link.yaml").symlink_to(tmp_path / "secret")
     _, findings = load_declarations(root)
     assert [finding.rule.name for finding in findings] == ["unreadable-document"]
     assert "password" not in render(findings, "text")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from moeshapes.document import load_document
@@ -23,7 +23,7 @@ GENERAL_UNTUNED = "untuned_fmoe.csv"
 
 FILE_NAME = Rule(
     "MOE005", "file-name", Severity.ERROR,
-    what="A YAML file stands where, or is named as, no declaration is read.",
+    what="A YAML file stands where, or is named as, no declaration is read, or in the folder of another model.",
     why="Whoever wrote it believes that it counts. Names also become the names of deployments and records.",
     fix="Name it models/NAME.yaml or shapes/MODEL/NAME.yaml, with lower-case letters, digits, `.`, `_` and `-`.",
 )  # fmt: skip
@@ -66,9 +66,18 @@ def load_declarations(root: Path) -> tuple[Declarations, list[Finding]]:
         if document:
             shape, wrong = read_shape(name.removeprefix(f"{SHAPES}/").removesuffix(".yaml"), document)
             shapes.append(shape)
-            findings += wrong
+            findings += [*wrong, *_folder_fault(shape, name, models)]
     declarations, wrong = expand(models, shapes)
     return declarations, findings + wrong
+
+
+def _folder_fault(shape: Shape, name: str, models: Mapping[str, Model | None]) -> Iterator[Finding]:
+    """A shape of a known model in a folder of another name."""
+    _, folder, file = name.split("/")
+    if shape.model in models and shape.model != folder:
+        message = f"the folder is `{folder}`, the model `{shape.model}`"
+        remedy = f"Move it to {SHAPES}/{shape.model}/{file}, or name the model that the folder is of."
+        yield Finding(FILE_NAME, shape.document.place("model"), message, remedy)
 
 
 def _yaml_files(root: Path, folder: str, findings: list[Finding]) -> Iterator[tuple[Path, str]]:
@@ -99,4 +108,6 @@ def _name_fault(parts: list[str], folder: str) -> str:
         return f"`{'/'.join(parts)}` is not a name of lower-case letters, digits, `.`, `_` and `-` that ends in .yaml"
     if folder == MODELS and folders:
         return f"a model stands in {MODELS}/ itself, not in a folder below it"
+    if folder == SHAPES and len(folders) != 1:
+        return f"a shape stands in {SHAPES}/MODEL/, a folder of its model's name"
     return ""
