@@ -69,6 +69,23 @@ def test_outside_a_repository_a_key_needs_tables_and_a_model_declarations(root: 
     assert "no models/ and shapes/" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("tokens", "path", "said"),
+    [
+        (16, "2stage default", ""),
+        (16, "1stage default", "the log line says 1stage, these rules give 2stage: "),
+        (16, "2stage (kernelName1='a', kernelName2='b')", "the log line found a row, these tables have none: "),
+        (8, "2stage default", "the log line found no row, these tables have one: "),
+    ],
+)
+def test_a_log_line_that_says_otherwise_is_contradicted(root: Path, tokens: int, path: str, said: str) -> None:
+    key = KEY.replace(",8,", f",{tokens},", 1)
+    done = run_moeshapes("explain", f"[fused_moe] using {path} for ({key})", cwd=root)
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout
+    assert bool(said) is ("the log line" in done.stdout)
+
+
 def test_coverage_of_one_model(root: Path) -> None:
     done = run_moeshapes("coverage", "glm-5.2", cwd=root)
     assert done.returncode == 0, done.stderr

@@ -8,6 +8,7 @@ from functools import cached_property
 from math import isfinite
 
 from moeshapes.dispatch import LARGEST_STEP, TOP, bucket_of, tokens_of
+from moeshapes.log_line import Lookup
 from moeshapes.row import TunedRow
 from moeshapes.rule import Severity
 from moeshapes.runtime.call import RuntimeCall
@@ -77,15 +78,30 @@ class Explanation:
         }
 
 
-def explain(subject: str, call: RuntimeCall, table: MergedTable) -> Explanation:
-    """What a call finds and launches."""
+def explain(subject: str, call: RuntimeCall, table: MergedTable, logged: Lookup | None = None) -> Explanation:
+    """What a call finds and launches, and where that is not what a log says of its lookup."""
     match = table.find(call.key, call.flydsl)
     discarded = discard_reason(match.row, call) if match else ""
     situation = Situation(call, match.row if match and not discarded else None)
     planned = plan(situation)
-    found = [*_unasked(call), *remarks(situation, planned)]
+    found = [*_contradictions(logged, match, situation), *_unasked(call), *remarks(situation, planned)]
     nearest = () if match else tuple(nearest_keys(call.key, table))
     return Explanation(subject, call, match, discarded, situation, planned, tuple(found), nearest)
+
+
+def _contradictions(logged: Lookup | None, match: Match | None, situation: Situation) -> Iterator[Remark]:
+    """AITER logs a row before it throws any away, so that one that is found counts even then."""
+    if logged is None:
+        return
+    causes = "other tables, another AITER (--aiter-of) or environment (--env)?"
+    row = match.row if match else None
+    if logged.missed is not (row is None):
+        logged_row, own_row = ("no row", "one") if logged.missed else ("a row", "none")
+        yield Remark(Severity.WARNING, f"the log line found {logged_row}, these tables have {own_row}: {causes}")
+    elif logged.one_stage is not (own := row.run_1stage if row else situation.heuristic.one_stage):
+        stages = ("2stage", "1stage")
+        text = f"the log line says {stages[logged.one_stage]}, these rules give {stages[own]}: {causes}"
+        yield Remark(Severity.WARNING, text)
 
 
 def _unasked(call: RuntimeCall) -> Iterator[Remark]:

@@ -11,7 +11,7 @@ from moeshapes.row import GFX_OF_CU_NUM, UNTUNED_COLUMNS, Key, UntunedRow
 MARK = "[fused_moe] using "
 """What every such line holds; others can be passed over without parsing."""
 
-_LINE = re.compile(r"\[fused_moe\] using [12]stage(?: xbf16)? (.*?) ?for \(([^()]{1,2000})\)")
+_LINE = re.compile(r"\[fused_moe\] using ([12])stage(?: xbf16)? (.*?) ?for \(([^()]{1,2000})\)")
 _PRINTED = re.compile(
     r"(\w+)/(\d+) token (\d+) (\d+)/(\d+)/(\d+)/(\d+) (\w+) (\w+) (\w+) (\w+) doweight_stage1=([01])", re.ASCII
 )
@@ -22,10 +22,11 @@ _NEW_COLUMNS = ("gfx", *_OLD_COLUMNS)
 
 @dataclass(frozen=True)
 class Lookup:
-    """One lookup as logged: its key, and whether the default path was taken because no row has it."""
+    """One lookup as logged: its key, whether no row has it, and whether one kernel was to do both stages."""
 
     key: Key
     missed: bool
+    one_stage: bool
 
 
 def parse_log_line(text: str) -> Lookup | str | None:
@@ -36,8 +37,8 @@ def parse_log_line(text: str) -> Lookup | str | None:
     match = _LINE.search(text)
     if not match:
         return "the line is cut off, or of a form that is not known" if MARK in text else None
-    key = parse_key(match[2])
-    return key if isinstance(key, str) else Lookup(key, match[1] == "default")
+    key = parse_key(match[3])
+    return key if isinstance(key, str) else Lookup(key, match[2] == "default", match[1] == "1")
 
 
 def parse_printed_key(text: str) -> Key | str | None:

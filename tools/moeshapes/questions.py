@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from moeshapes.deployment import Deployment, deployments
 from moeshapes.dispatch import is_reachable_bucket
 from moeshapes.expand import Declarations
-from moeshapes.log_line import MARK, parse_key, parse_log_line, parse_printed_key
+from moeshapes.log_line import MARK, Lookup, parse_key, parse_log_line, parse_printed_key
 from moeshapes.model import Model
 from moeshapes.recipe import format_of, torch_dtype
 from moeshapes.row import UNTUNED_COLUMNS, Key
@@ -25,10 +25,11 @@ class NotAnswerableError(ValueError):
 
 @dataclass(frozen=True)
 class Question:
-    """A call, and whose it is."""
+    """A call, whose it is, and what a log says of its lookup."""
 
     subject: str
     call: RuntimeCall
+    logged: Lookup | None = None
 
 
 @dataclass(frozen=True)
@@ -72,23 +73,25 @@ def ask_about_key(text: str, tokens: Sequence[int], circumstances: Circumstances
 
     Raises NotAnswerableError. Without `tokens`, the call has as many as the key's bucket.
     """
-    key = _key(text)
+    found = _key_or_lookup(text)
+    key, logged = (found, None) if isinstance(found, Key) else (found.key, found)
     try:
         call = call_of_key(key)
     except ValueError as unknown:
         raise NotAnswerableError(str(unknown)) from unknown
     counts = tokens or [key.shape.token]
-    return [Question(f"key on {key.gfx}/{key.cu_num}", circumstances.of(call.with_tokens(n))) for n in counts]
+    calls = [circumstances.of(call.with_tokens(n)) for n in counts]
+    subject = f"key on {key.gfx}/{key.cu_num}"
+    return [Question(subject, c, logged if c.bucket == key.shape.token else None) for c in calls]
 
 
-def _key(text: str) -> Key:
+def _key_or_lookup(text: str) -> Key | Lookup:
     found = parse_log_line(text) if MARK in text else parse_printed_key(text) or parse_key(text.strip().strip("()"))
     if found is None or isinstance(found, str):
         form = "" if MARK in text else f"; a key is {', '.join(('gfx', 'cu_num', *UNTUNED_COLUMNS))}: {_EXAMPLE}"
         raise NotAnswerableError(f"{found or 'the line is about no lookup'}{form}")
-    key = found if isinstance(found, Key) else found.key
-    _refuse_impossible(key)
-    return key
+    _refuse_impossible(found if isinstance(found, Key) else found.key)
+    return found
 
 
 def _refuse_impossible(found: Key) -> None:

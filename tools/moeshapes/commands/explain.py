@@ -83,7 +83,7 @@ def command(
         questions = _questions(subject, tp, tokens, root, Circumstances(**given))
     except NotAnswerableError as reason:
         raise click.ClickException(printable(str(reason))) from reason
-    answers = [explain(question.subject, question.call, table) for question in questions]
+    answers = [explain(question.subject, question.call, table, question.logged) for question in questions]
     click.echo(json.dumps([answer.as_json() for answer in answers], indent=2) if style == "json" else _text(answers))
     return FINDINGS if any(answer.has_errors for answer in answers) else NOTHING_FOUND
 
