@@ -195,6 +195,9 @@ def test_declared_shapes_that_no_row_serves() -> None:
     assert finding.message == "a_tuned_fmoe.csv has no row of `a/tp4#target` on gfx950/256 for 16 tokens"
     assert str(finding.place) == "shapes/a/tp4.yaml:9:7"
     assert "MOE177" not in ids([served, missing], shapes)
+    shapes = declarations(served, more=[in_the_repository(token=token) for token in ("64", "16", "32", "256")])
+    (finding,) = [finding for finding in lint_rows([served], shapes) if finding.rule.id == "MOE177"]
+    assert finding.message.endswith(" for 16..64, 256 tokens")
     assert "MOE177" not in ids([row()], shapes), "the CSV has no tuned row at all"
 
 

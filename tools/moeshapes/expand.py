@@ -19,6 +19,7 @@ from moeshapes.rule import Rule, Severity
 from moeshapes.schema_check import nearest
 from moeshapes.shape import Entry, Gpu, Shape
 from moeshapes.use import Use
+from moeshapes.yaml_text import listed_tokens
 
 UNKNOWN_MODEL = Rule(
     "MOE046", "unknown-model", Severity.ERROR,
@@ -222,7 +223,7 @@ def _clashes(rows: Iterable[DeclaredRow]) -> Iterator[Finding]:
                     clashes[rule, here.use.id, there.use.id, first, _described(here)].append((here, there))
     for (rule, _, _, _, described), pairs in clashes.items():
         here, there = pairs[0]
-        tokens = ", ".join(dict.fromkeys(str(pair[0].row.token) for pair in pairs))
+        tokens = listed_tokens({pair[0].row.token for pair in pairs})
         yield Finding(rule, here.place, _CLASH[rule].format(row=described, tokens=tokens, there=there.place))
 
 

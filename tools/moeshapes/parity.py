@@ -14,6 +14,7 @@ from moeshapes.root import name_from
 from moeshapes.row import UNTUNED_COLUMNS
 from moeshapes.rule import Rule, Severity
 from moeshapes.table import Table, read_table
+from moeshapes.yaml_text import listed_tokens
 
 NOT_DECLARED = Rule(
     "MOE411", "upstream-row-missing", Severity.ERROR,
@@ -134,7 +135,7 @@ def _surplus(
     for deployment, extra in by_deployment.items():
         reason = reasons[deployment]
         if not reason:
-            tokens = ", ".join(str(row.row.token) for row in extra)
+            tokens = listed_tokens({row.row.token for row in extra})
             message = f"AITER's {csv} has no such row at tokens {tokens}"
             findings.append(Finding(UNEXPLAINED, extra[0].place, message))
         yield Surplus(deployment, len(extra), reason)

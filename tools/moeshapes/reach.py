@@ -19,6 +19,7 @@ from moeshapes.findings import Finding
 from moeshapes.model import Block
 from moeshapes.rule import Rule, Severity
 from moeshapes.shape import Entry, Shape
+from moeshapes.yaml_text import listed_tokens
 
 NOT_ASKED_FOR = Rule(
     "MOE045", "not-asked-for", Severity.ERROR,
@@ -47,7 +48,7 @@ def unasked_buckets(shape: Shape, entry: Entry, block: Block) -> Iterator[Findin
         caller = Caller(gfx, shape.recipe, block.activation, shape.gate_mode, shape.env)
         missed = [bucket for bucket in buckets if not caller.reaches(bucket)]
         if missed:
-            listed = f"{'buckets' if missed[1:] else 'bucket'} {', '.join(map(str, missed))}"
+            listed = f"{'buckets' if missed[1:] else 'bucket'} {listed_tokens(missed)}"
             message = (
                 f"on {gfx} no call of {listed} asks for {shape.recipe.a.value} activations,"
                 f" as {shape.recipe.name} has (block `{entry.block}`, {block.activation}, {shape.gate_mode} gates)"

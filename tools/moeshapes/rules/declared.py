@@ -10,6 +10,7 @@ from moeshapes.findings import Finding
 from moeshapes.row import Key
 from moeshapes.rule import Rule, Severity
 from moeshapes.rules.check import Tables, check_tables
+from moeshapes.yaml_text import listed_tokens
 
 if TYPE_CHECKING:
     from moeshapes.expand import DeclaredRow
@@ -55,6 +56,6 @@ def unserved_shapes(tables: Tables) -> Iterator[Finding]:
             if key not in served and csv_path(tuned_name(declared.csv)) in files:
                 missing[declared.csv, declared.use.id, key.gfx, key.cu_num].append((key, declared))
     for (csv, use, gfx, cu_num), rows in missing.items():
-        buckets = ", ".join(str(token) for token in sorted({key.shape.token for key, _ in rows}))
+        buckets = listed_tokens({key.shape.token for key, _ in rows})
         message = f"{tuned_name(csv)} has no row of `{use}` on {gfx}/{cu_num} for {buckets} tokens"
         yield Finding(UNSERVED, min(declared.place for _, declared in rows), message)
