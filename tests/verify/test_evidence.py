@@ -26,7 +26,10 @@ SHIPPED = "generated/triton/tiny_tuned_fmoe.csv"
 
 def portable_item(file: str = SHIPPED) -> Planned:
     """A row of portable kernels, planned for an H200 that is here."""
-    names = {f"kernelName{n}": f"triton_moe{n}_afp4_wfp4_bf16_t16x64x128_w4_s2" for n in (1, 2)}
+    names = {
+        f"kernelName{n}": f"triton_moe{n}_afp4_wfp4_bf16_t16x64x128_w4_s2{mode}"
+        for n, mode in ((1, ""), (2, "_atomic"))
+    }
     row = tuned_row(8, gfx="sm_90", cu_num="132", **names)
     row = replace(row, place=replace(row.place, file=file))
     (item,) = plan(Declarations({}, (), ()), [row], with_defaults=False, site=Site(AUTO, local(gpu())))
