@@ -62,8 +62,9 @@ def test_a_missing_file_is_named(repository: Path) -> None:
     ("old", "new", "line", "message"),
     [
         ("32,5120,", "33,5120,", 3, "expected `32,5120,"),
+        ("\n1,5120,576", "\n2,5120,288", 2, "1,0`: token 1 and not 2, inter_dim 576 and not 288"),
         ("token,", "tokens,", 1, "found `tokens,"),
-        ("1,0\n32", "1,0\r\n32", 2, "1,0\r`"),
+        ("1,0\n32", "1,0\r\n32", 2, "1,0\r`: doweight_stage1 0 and not 0\r"),
         ("per_Token,1,0\n", "per_Token,1,0\nx\n", 3, "found `x`"),
     ],
 )

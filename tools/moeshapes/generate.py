@@ -29,7 +29,7 @@ STALE_FILE = Rule(
     "MOE402", "stale-file", Severity.ERROR,
     what="A generated file is not what the YAML declares.",
     why="The YAML changed without it, or it was edited by hand and the edit would be lost.",
-    fix="Change the YAML, run `moeshapes generate` and commit what it writes.",
+    fix="Run `moeshapes generate` and commit what it writes; what was edited by hand belongs in the YAML.",
 )  # fmt: skip
 SURPLUS_FILE = Rule(
     "MOE403", "surplus-file", Severity.ERROR,
@@ -105,7 +105,17 @@ def _first_difference(name: str, expected: bytes, found: bytes) -> Finding:
     lines = [text.decode("utf-8", "backslashreplace").split("\n") for text in (expected, found)]
     pairs = enumerate(zip_longest(*lines), start=1)
     line, (wanted, actual) = next((line, pair) for line, pair in pairs if pair[0] != pair[1])
-    return Finding(STALE_FILE, Place(name, line), f"expected {_line(wanted)}, found {_line(actual)}")
+    cells = _differing_cells(lines[0][0], wanted or "", actual or "")
+    return Finding(STALE_FILE, Place(name, line), f"expected {_line(wanted)}, found {_line(actual)}{cells}")
+
+
+def _differing_cells(header: str, wanted: str, actual: str) -> str:
+    """Which cells of two rows differ; empty where the two are not rows of the table."""
+    columns, expected, found = (text.split(",") for text in (header, wanted, actual))
+    if wanted == header or not 1 < len(columns) == len(expected) == len(found):
+        return ""
+    cells = zip(columns, expected, found, strict=True)
+    return ": " + ", ".join(f"{column} {cell} and not {other}" for column, cell, other in cells if cell != other)
 
 
 def _line(text: str | None) -> str:
