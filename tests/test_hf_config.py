@@ -73,6 +73,11 @@ def test_what_is_not_clear_is_refused(changes: dict[str, Any], message: str) -> 
     assert message_of({**SOUND, **changes}).startswith(message)
 
 
+def test_a_dense_model_is_no_moe_model() -> None:
+    dense = {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "hidden_act": "silu"}
+    assert message_of(dense) == "missing-fact: not an MoE model: nothing in it is about experts"
+
+
 def test_a_finding_stands_at_the_key_in_the_text() -> None:
     _, findings = read({**SOUND, "hidden_size": "wide"})
     assert str(findings[0].place) == "config.json:2:3"

@@ -47,6 +47,7 @@ _SPELLINGS = {
     "num_experts_per_tok": ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "top_k_experts"),
     "n_shared_experts": ("n_shared_experts", "num_shared_experts"),
 }
+_NEEDED = ("hidden_size", "moe_intermediate_size", "n_routed_experts", "num_experts_per_tok")
 _SHARED_WIDTHS = ("shared_expert_intermediate_size", "shared_intermediate_size")
 _ACTIVATIONS = {
     "silu": "silu", "swish": "silu", "gelu": "gelu", "swiglu": "swiglu", "swigluoai": "swiglu",
@@ -125,9 +126,7 @@ class _Reader:
         if found["moe_intermediate_size"] is None:
             found["moe_intermediate_size"] = self._number("moe_intermediate_size", ("intermediate_size",), sources)
         found["n_shared_experts"] = self._shared_experts(found, sources)
-        for fact in ("hidden_size", "moe_intermediate_size", "n_routed_experts", "num_experts_per_tok"):
-            if found[fact] is None and fact not in self.faulty:
-                self.findings.append(Finding(MISSING_FACT, Place(self.name), self._missing(fact, sources)))
+        self.findings += self._absent([fact for fact in _NEEDED if found[fact] is None], sources)
         if found["routed_expert_hidden_size"] == found["hidden_size"]:
             del found["routed_expert_hidden_size"]
         facts = {fact: value for fact, value in found.items() if value is not None}
@@ -163,6 +162,14 @@ class _Reader:
         self.findings.append(Finding(MISSING_FACT, self._place(key), message))
         self.faulty.add(fact)
         return None
+
+    def _absent(self, facts: list[str], sources: list[Mapping[str, Any]]) -> list[Finding]:
+        about_experts = any("expert" in key or "moe" in key for source in sources for key in source)
+        if {"n_routed_experts", "num_experts_per_tok"} <= set(facts) and not about_experts:
+            remedy = "Nothing to do for a dense model: it has no fused-MoE rows."
+            return [Finding(MISSING_FACT, Place(self.name), "not an MoE model: nothing in it is about experts", remedy)]
+        absent = [fact for fact in facts if fact not in self.faulty]
+        return [Finding(MISSING_FACT, Place(self.name), self._missing(fact, sources)) for fact in absent]
 
     def _missing(self, fact: str, sources: list[Mapping[str, Any]]) -> str:
         names = (*_SPELLINGS[fact], *(("intermediate_size",) if fact == "moe_intermediate_size" else ()))
