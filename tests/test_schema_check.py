@@ -61,6 +61,13 @@ def test_the_recipes_are_those_of_the_registry() -> None:
     assert all(name in str(recipe["description"]) for name in RECIPES)
 
 
+def test_the_readme_says_what_each_recipe_is(root: Path) -> None:
+    recipe = dict(parts(schema("shape")))["/recipe"]
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    rows = zip(recipe["enum"], recipe["enumDescriptions"], strict=True)
+    assert [name for name, meaning in rows if f"   | `{name}` | {meaning} |\n" not in readme] == []
+
+
 def test_a_sound_document_is_returned_whole() -> None:
     document = sound_document(SHAPE)
     assert check_schema(document, "shape") == (document.value, [])

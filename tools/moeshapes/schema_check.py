@@ -174,9 +174,19 @@ def _say_type(path: _Path, error: _Error) -> _Complaints:
 
 def _say_enum(path: _Path, error: _Error) -> _Complaints:
     values = [value for value in error.validator_value if isinstance(value, str)]
-    hint = nearest(error.instance, values) if isinstance(error.instance, str) else ""
+    hint = _enum_hint(error.instance, values, error.schema) if isinstance(error.instance, str) else ""
     message = f"{_subject(path)} is {_shown(error.instance)}, which is none of {_listed(values)}{hint}"
     yield WRONG_VALUE, path, message, ""
+
+
+def _enum_hint(written: str, values: Sequence[str], schema: Mapping[str, Any]) -> str:
+    """All values that begin with what was written, each with what it means; else the closest one."""
+    begun = [value for value in values if written and value.startswith(f"{written}_")]
+    if not begun:
+        return nearest(written, values)
+    meanings = dict(zip(schema["enum"], schema.get("enumDescriptions", ()), strict=False))
+    shown = [f"`{value}` ({meanings[value]})" if value in meanings else f"`{value}`" for value in begun]
+    return f": did you mean {' or '.join(shown)}?"
 
 
 def _say_pattern(path: _Path, error: _Error) -> _Complaints:
