@@ -1,4 +1,4 @@
-"""Devices: the peaks that no kernel exceeds, by architecture."""
+"""Devices: their compute units, and the peaks that no kernel exceeds, by architecture."""
 
 from __future__ import annotations
 
@@ -42,3 +42,18 @@ PEAKS = {
     ),
 }
 """Architectures without an entry are not judged."""
+
+COMPUTE_UNITS = {
+    "gfx942": {"MI300X and MI325X": 304, "MI300A": 228, "MI308X": 80},
+    "gfx950": {"MI350X and MI355X": 256, "MI350P": 128},
+    "gfx1250": {"the one known": 256},
+}
+"""Whole devices by architecture. Architectures without an entry are not judged."""
+
+_PARTITIONS = (1, 2, 3, 4, 6, 8)
+
+
+def has_device(gfx: str, cu_num: int) -> bool:
+    """Whether a device of the architecture, or one of its equal partitions, may have so many compute units."""
+    wholes = COMPUTE_UNITS.get(gfx, {}).values()
+    return gfx not in COMPUTE_UNITS or any(cu_num * shares == whole for whole in wholes for shares in _PARTITIONS)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from moeshapes.device import COMPUTE_UNITS, has_device
 from moeshapes.dispatch import VARIABLES, bucket_of, is_reachable_bucket
 from moeshapes.document import Document
 from moeshapes.findings import Finding, Place
@@ -52,6 +53,13 @@ Q_TYPE_SPELLING = Rule(
     what="An override spells q_type as another one than the recipe's.",
     why="The tuner would measure another quantisation than the one that is declared.",
     fix="Remove the spelling, or correct the recipe.",
+)  # fmt: skip
+
+NO_SUCH_DEVICE = Rule(
+    "MOE036", "no-such-device", Severity.WARNING,
+    what="No known device of the architecture has so many compute units, whole or as an equal partition.",
+    why="The key of a tuned row has both numbers: on the device that was meant, no call would find the row.",
+    fix="Compare gfx and the compute units with what rocminfo shows.",
 )  # fmt: skip
 
 _REQUIRED = ("model", "tp", "csv", "gpus", "recipe", "moe")
@@ -137,6 +145,7 @@ def read_shape(deployment: str, document: Document) -> tuple[Shape, list[Finding
     faulty = _faulty_keys(document, value)
     entries = tuple(reader.entry(n, entry) for n, entry in enumerate(value.get("moe", ())) if entry is not None)
     deny = tuple(reader.deny(n, item) for n, item in enumerate(value.get("kernels", {}).get("deny", ())) if item)
+    gpus = tuple(reader.gpu(n, gpu) for n, gpu in enumerate(value.get("gpus", ())) if gpu)
     env = reader.env(value.get("env", {}))
     pads = value.get("pads", "zeros")
     shape = Shape(
@@ -146,7 +155,7 @@ def read_shape(deployment: str, document: Document) -> tuple[Shape, list[Finding
         ep=value.get("ep", 1),
         csv=value.get("csv", ""),
         not_upstream=value.get("not_upstream", ""),
-        gpus=tuple(Gpu(**gpu) for gpu in value.get("gpus", ()) if gpu),
+        gpus=gpus,
         recipe=RECIPES[value.get("recipe", "bf16")],
         gate_mode=value.get("gate_mode", "separated"),
         env=env,
@@ -201,6 +210,16 @@ class _Reader:
             q_type=self._q_type(value.get("override", {}).get("q_type"), index),
             faulty=frozenset(_differing(self._written(index), value)),
         )
+
+    def gpu(self, index: int, value: Mapping[str, Any]) -> Gpu:
+        gpu = Gpu(**value)
+        if not has_device(gpu.gfx, gpu.cu_num):
+            known = ", ".join(f"{units} ({name})" for name, units in COMPUTE_UNITS[gpu.gfx].items())
+            message = f"no {gpu.gfx} device has {gpu.cu_num} compute units; known: {known}"
+            others = [gfx for gfx in COMPUTE_UNITS if has_device(gfx, gpu.cu_num)]
+            remedy = f"If {gpu.cu_num} is right, write `gfx: {others[0]}`; else correct `cu_num`." if others else ""
+            self._report(NO_SUCH_DEVICE, self.document.place("gpus", index, "cu_num"), message, remedy)
+        return gpu
 
     def _q_type(self, spelling: str | None, index: int) -> str:
         document: Any = self.document.value
