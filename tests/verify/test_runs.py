@@ -68,11 +68,15 @@ def test_every_call_of_a_small_bucket_is_seen_poisoned_and_not() -> None:
         assert {run.poison is None for run in runs if run.call == call} == {True, False}
 
 
-def test_a_default_plan_sees_every_call_and_both_patterns_in_four_runs() -> None:
-    runs = runs_of(1, 0, thorough=False)
-    assert len(runs) == 4
-    assert all(one.call != other.call for one, other in itertools.pairwise(runs))
-    assert {run.call for run in runs} == {A, B, C}
-    assert {run.poison for run in runs} == {None, Pattern.FIRST, Pattern.SECOND}
-    assert sum(run.call == A and run.poison is None for run in runs) == 2
-    assert any(run.out_buffer for run in runs)
+def test_a_default_plan_sees_every_kind_of_token_and_both_patterns() -> None:
+    one_token = runs_of(1, 0, thorough=False)
+    assert {run.call for run in one_token} == {A, B, C}
+    assert {run.poison for run in one_token} == {None, Pattern.FIRST, Pattern.SECOND}
+    eight = [runs_of(8, position, thorough=False) for position in range(2)]
+    # From two tokens on, B alone holds plain tokens and probes.
+    assert all([run.call for run in runs] == [A, B, A] for runs in eight)
+    assert [runs[1].poison for runs in eight] == [Pattern.FIRST, Pattern.SECOND]
+    for runs in (one_token, *eight):
+        assert all(one.call != other.call for one, other in itertools.pairwise(runs))
+        assert sum(run.call == A and run.poison is None for run in runs) == 2
+        assert any(run.out_buffer for run in runs)

@@ -35,20 +35,18 @@ _FULL = (
     Run(A, Pattern.FIRST),
     Run(C, Pattern.INDEX),
 )
-
-
-_BRIEF = (Run(A), Run(B, Pattern.FIRST, out_buffer=True), Run(A), Run(C, Pattern.SECOND))
+_ONE_TOKEN = (Run(A), Run(B, Pattern.FIRST, out_buffer=True), Run(A), Run(C, Pattern.SECOND))
 
 
 def runs_of(bucket: int, position: int, thorough: bool = True, on_gpu: bool = False) -> tuple[Run, ...]:
-    """The runs at a bucket's `position`-th token count: eleven, emulated three above bucket 16. The eleventh is
-    on poisoned indices.
+    """The runs at a bucket's `position`-th token count: ten and one on poisoned indices to bucket 16, three above.
 
-    Four at every bucket where no row's evidence hangs on it, as for the default plan of a declared use.
+    On a GPU there are all eleven at every bucket. Where no row's evidence hangs on it, as for the default plan of a declared use, three do from two tokens on; at one
+    token a fourth is the probe.
     """
-    if not thorough:
-        return _BRIEF
-    if on_gpu or bucket <= FULL_RUNS_UP_TO:
+    if thorough and (on_gpu or bucket <= FULL_RUNS_UP_TO):
         return _FULL
+    if bucket == 1:
+        return _ONE_TOKEN
     pattern = (Pattern.FIRST, Pattern.SECOND)[position % 2]
     return (Run(A), Run(B, pattern, out_buffer=True), Run(A))
