@@ -41,8 +41,8 @@ _ONE_TOKEN = (Run(A), Run(B, Pattern.FIRST, out_buffer=True), Run(A), Run(C, Pat
 def runs_of(bucket: int, position: int, thorough: bool = True, on_gpu: bool = False) -> tuple[Run, ...]:
     """The runs at a bucket's `position`-th token count: ten and one on poisoned indices to bucket 16, three above.
 
-    On a GPU there are all eleven at every bucket. Where no row's evidence hangs on it, as for the default plan of a declared use, three do from two tokens on; at one
-    token a fourth is the probe.
+    On a GPU there are all eleven at every bucket. Where no row's evidence hangs on it, as for the default plan of a
+    declared use, three do from two tokens on; at one token a fourth is the probe.
     """
     if thorough and (on_gpu or bucket <= FULL_RUNS_UP_TO):
         return _FULL
