@@ -13,6 +13,8 @@ from typing import Any
 from moeshapes.files import write_atomically
 
 RECORD_FORMAT = 1
+REPORT = "build/verify.md"
+"""The last verification as markdown, below a repository's root."""
 _VERIFIER_SOURCES = (
     "activation.py",
     "arithmetic.py",

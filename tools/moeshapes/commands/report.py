@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from moeshapes.commands.options import root_option
-from moeshapes.verify.summary import REPORT
+from moeshapes.record import REPORT
 
 
 @click.command("report")

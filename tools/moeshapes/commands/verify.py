@@ -15,13 +15,13 @@ from moeshapes.commands.outcome import show
 from moeshapes.commands.progress import progress
 from moeshapes.files import write_atomically, write_where_told
 from moeshapes.findings import Finding, has_errors, printable, render
-from moeshapes.record import RecordStore
+from moeshapes.record import REPORT, RecordStore
 from moeshapes.verify.evidence import FAIL
 from moeshapes.verify.gpus import LocalGpus, local_gpus
 from moeshapes.verify.run import ERROR, Verified, local_pool, run
 from moeshapes.verify.site import AUTO, BACKENDS, EMULATE, Site
 from moeshapes.verify.subjects import plan_of
-from moeshapes.verify.summary import REPORT, closing_line, details, markdown, table
+from moeshapes.verify.summary import closing_line, details, markdown, table
 
 
 @click.command("verify", short_help="Judge tuned rows and declared uses against references.")

@@ -13,7 +13,6 @@ from moeshapes.findings import Place, printable
 from moeshapes.verify.evidence import EMULATED, FAIL, PROVEN
 from moeshapes.verify.run import ERROR, SKIPPED, Verified
 
-REPORT = "build/verify.md"
 HEADERS = ("shape", "tokens", "recipe", "row", "use", "verdict", "error / limit", "NaN", "deterministic", "probed")
 
 
