@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import isfinite
 
+from moeshapes.row import UNTUNED_COLUMNS
 from moeshapes.rule import Rule, Severity
 from moeshapes.spelling import nearest
 
@@ -37,22 +38,9 @@ NOT_CANONICAL = Rule(
 )
 
 CORE_COLUMNS = (
+    "cu_num",
+    *UNTUNED_COLUMNS,
     *(
-        "cu_num",
-        "token",
-        "model_dim",
-        "inter_dim",
-        "expert",
-        "topk",
-        "act_type",
-        "dtype",
-        "q_dtype_a",
-        "q_dtype_w",
-        "q_type",
-    ),
-    *(
-        "use_g1u1",
-        "doweight_stage1",
         "block_m",
         "ksplit",
         "us1",
