@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from torch import Tensor
 
 from moeshapes.workload import Call, Layer
+
+
+class NotRunAsNamedError(RuntimeError):
+    """Another kernel ran than the row names, or none that could be seen."""
+
+
+class ShadowedRowError(RuntimeError):
+    """The merged tables resolve the row's key to another row."""
+
+
+class UnsupportedRowError(ValueError):
+    """A row or recipe that a backend has no kernels for."""
 
 
 class Stages(Protocol):
@@ -21,13 +34,23 @@ class Stages(Protocol):
 
 
 class Arm(Protocol):
-    """One way to compute calls of a prepared layer: a row's kernels, or what runs without a row."""
+    """One way to compute calls of a prepared layer: a row's kernels, or what runs without a row.
+
+    The verifier holds `activate()` around every eager run and every capture, never around a replay. It raises
+    NotRunAsNamedError where `launched()` is not what the row names.
+    """
+
+    def activate(self) -> AbstractContextManager[None]:
+        """The environment and the caches under which the library picks this arm's kernels."""
 
     def run(self, call: Call, out: Tensor | None = None) -> Tensor:
         """The layer's output, bf16 `[M, H]` with padded width. `out` has at least M rows: the first M are written."""
 
     def launched(self) -> list[str]:
-        """The kernels that really ran, as the backend knows them."""
+        """The kernels that really ran, as they were seen since the arm was made.
+
+        Raises NotRunAsNamedError where the arm is a row's and others than those that the row names did.
+        """
 
     def stages(self) -> Stages | None:
         """The stages alone, None where the backend cannot run them apart."""

@@ -9,6 +9,7 @@ step is a method, so that the sensitivity suite can replace one by a lie.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -133,6 +134,9 @@ class EmulatedArm:
         self.arithmetic = arithmetic
         self.activation = _kernel_activation(self.problem.activation, arithmetic)
         self.drops_bias = Departure.BIAS_DROPPED in arithmetic.departures
+
+    def activate(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def launched(self) -> list[str]:
         return [f"emulated {self.arithmetic}"]

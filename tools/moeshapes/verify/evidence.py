@@ -48,6 +48,7 @@ def record_of(item: Planned, job: Job, result: Mapping[str, Any], time: datetime
         "versions": dict(item.versions),
         "seed": job.seed,
         "numerics": result["numerics"],
+        "speed": result.get("speed"),
         "launched": result["launched"],
         "time": time.astimezone(timezone.utc).isoformat(timespec="seconds"),
     }

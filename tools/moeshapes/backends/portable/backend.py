@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 import triton
 from torch import Tensor
 
+from moeshapes.backends.base import UnsupportedRowError
 from moeshapes.backends.portable import kernels
 from moeshapes.backends.portable.sorting import Sorted, sort_slots
 from moeshapes.kernel_name import KernelName, parse
@@ -28,10 +30,6 @@ _KINDS = {
 _DOT_FORMATS = {Format.BF16: "bf16", Format.FP8: "e4m3", Format.FP4: "e2m1"}
 _QUANTISED_OUTPUT = {None: kernels.TO_BF16, "fp8": kernels.TO_FP8, "fp4": kernels.TO_FP4}
 _QUANTISER_TILE = (4, 512)
-
-
-class UnsupportedRowError(ValueError):
-    """A row or recipe that this backend has no kernels for."""
 
 
 def default_launch(recipe: Recipe, tokens: int) -> dict[str, Any]:
@@ -140,6 +138,9 @@ class PortableArm:
             raise UnsupportedRowError(
                 f"{self.first.render()} writes {fused}, which stage 2 of {recipe.name} does not read"
             )
+
+    def activate(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def launched(self) -> list[str]:
         return [self.first.render(), self.second.render()]
