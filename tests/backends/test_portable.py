@@ -18,6 +18,7 @@ from moeshapes.arithmetic import arithmetic_of, default_arithmetic
 from moeshapes.backends import emulate
 from moeshapes.backends.portable.sorting import sort_slots, tile_bound
 from moeshapes.kernel_name import parse
+from moeshapes.portable import default_launch
 from moeshapes.recipe import RECIPES
 from moeshapes.verify.check import LayerCache, check
 from moeshapes.verify.pool import Pool
@@ -30,7 +31,6 @@ from moeshapes.backends.portable.backend import (
     PortableArm,
     PortableBackend,
     UnsupportedRowError,
-    default_launch,
 )
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -15,9 +15,10 @@ from moeshapes.backends.base import UnsupportedRowError
 from moeshapes.backends.portable import kernels
 from moeshapes.backends.portable.sorting import Sorted, sort_slots
 from moeshapes.kernel_name import KernelName, parse
+from moeshapes.portable import default_launch, kernel_faults, why_no_kernels
 from moeshapes.problem import Problem
 from moeshapes.quant import Quantised, Spec, activation_spec, fp8_dtype, quantise
-from moeshapes.recipe import Format, QType, Recipe
+from moeshapes.recipe import Format, QType
 from moeshapes.workload import Call, Layer
 
 _ACTIVATIONS = {"silu": kernels.SILU, "gelu": kernels.GELU, "swiglu": kernels.SWIGLU, "situv2": kernels.SITUV2}
@@ -30,22 +31,6 @@ _KINDS = {
 _DOT_FORMATS = {Format.BF16: "bf16", Format.FP8: "e4m3", Format.FP4: "e2m1"}
 _QUANTISED_OUTPUT = {None: kernels.TO_BF16, "fp8": kernels.TO_FP8, "fp4": kernels.TO_FP4}
 _QUANTISER_TILE = (4, 512)
-
-
-def default_launch(recipe: Recipe, tokens: int) -> dict[str, Any]:
-    """Fixed tiles by token tier, never fused: what a row must beat, as AITER's own fallback is for its rows."""
-    block_m, warps = (16, 4) if tokens <= 64 else (32, 4) if tokens < 2048 else (64, 4)
-    formats = f"a{recipe.a.value}_w{recipe.w.value}_bf16"
-    tile = f"t{block_m}x128x128_w{warps}_s2"
-    return {
-        "block_m": block_m,
-        "ksplit": 0,
-        "kernelName1": f"triton_moe1_{formats}_{tile}",
-        "kernelName2": f"triton_moe2_{formats}_{tile}_atomic",
-        "run_1stage": 0,
-        "xbf16": 0,
-        "flat": 0,
-    }
 
 
 class PortableBackend:
@@ -76,11 +61,9 @@ class PortableLayer:
 
 
 def _refuse_recipe(problem: Problem) -> None:
-    recipe = problem.recipe
-    if recipe.q_type not in _KINDS or not {recipe.a, recipe.w} <= _DOT_FORMATS.keys():
-        raise UnsupportedRowError(f"the portable backend has no kernels for {recipe.name}")
-    if problem.fnuz and Format.FP8 in (recipe.a, recipe.w):
-        raise UnsupportedRowError("the portable backend reads fp8 as e4m3fn, not as the e4m3fnuz of this architecture")
+    reason = why_no_kernels(problem.recipe, problem.fnuz)
+    if reason:
+        raise UnsupportedRowError(reason)
 
 
 def _stacked(weights: list[Quantised]) -> Quantised:
@@ -131,13 +114,9 @@ class PortableArm:
                 raise UnsupportedRowError(
                     f"{name.render()} reads tiles of {name.tile_m} rows, block_m is {self.block_m}"
                 )
-            if recipe.q_type is QType.PER_1X128 and (name.tile_k or 0) > recipe.block:
-                raise UnsupportedRowError(f"{name.render()} steps over more than one scale block of {recipe.block}")
-        fused = self.first.out_quant
-        if fused and (recipe.q_type is not QType.PER_1X32 or fused != recipe.a.value):
-            raise UnsupportedRowError(
-                f"{self.first.render()} writes {fused}, which stage 2 of {recipe.name} does not read"
-            )
+            fault = next(kernel_faults(name, recipe), "")
+            if fault:
+                raise UnsupportedRowError(f"{name.render()} {fault}")
 
     def activate(self) -> AbstractContextManager[None]:
         return nullcontext()
