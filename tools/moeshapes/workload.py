@@ -7,6 +7,7 @@ that an expert index that is off (by one, or cut to 8 bits) still reads other we
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -87,7 +88,7 @@ def draw_layer(problem: Problem, seed: int, device: torch.device, max_elements: 
 
     Raises ValueError where a dim is no multiple of the recipe's scale block: scales would stand for other columns.
     """
-    _require_whole_blocks(problem)
+    require_whole_blocks(problem)
     generator = generator_of(seed, device)
     sets = pool_size(problem, max_elements)
     h, i = problem.model_dim, problem.inter_dim
@@ -109,7 +110,8 @@ def draw_layer(problem: Problem, seed: int, device: torch.device, max_elements: 
     )
 
 
-def _require_whole_blocks(problem: Problem) -> None:
+def require_whole_blocks(problem: Problem) -> None:
+    """Raises ValueError where a dim is no multiple of the recipe's scale block: scales would cover other columns."""
     block = problem.recipe.block
     for name, dim in (("model_dim", problem.model_dim), ("inter_dim", problem.inter_dim)):
         if block and dim % block:
@@ -204,28 +206,43 @@ def _draw_channel_gain(problem: Problem, generator: torch.Generator) -> Tensor:
 
 # --- calls
 
+Front = Callable[[int, bool, torch.Generator], tuple[Tensor, Tensor, Tensor]]
+"""What comes before the experts: for a number of tokens, production-like or plain, their activations fp32 `[M, H]`
+(padded columns zero, of any magnitude), expert ids int32 and routing weights fp32 `[M, k]`."""
 
-def draw_calls(layer: Layer, tokens: int, seed: int) -> tuple[Call, Call, Call]:
+
+def draw_calls(layer: Layer, tokens: int, seed: int, front: Front | None = None) -> tuple[Call, Call, Call]:
     """Three calls of `tokens` tokens, all inputs different: A production-like; B and C plain and probe tokens in turn.
 
     Two calls are enough to have seen all three kinds from two tokens on; at one token B is plain and C a probe.
+    Without a front, activations and routing are drawn.
     """
     generator = generator_of(seed, layer.device)
-    production = _draw_call(layer, tokens, generator, probing=None)
+    front = front or drawn_front(layer)
+    production = _draw_call(layer, front, tokens, generator, probing=None)
     even = torch.arange(tokens, device=layer.device) % 2 == 0
     return (
         production,
-        _draw_call(layer, tokens, generator, probing=~even),
-        _draw_call(layer, tokens, generator, probing=even),
+        _draw_call(layer, front, tokens, generator, probing=~even),
+        _draw_call(layer, front, tokens, generator, probing=even),
     )
 
 
-def _draw_call(layer: Layer, tokens: int, generator: torch.Generator, probing: Tensor | None) -> Call:
+def drawn_front(layer: Layer) -> Front:
+    """Activations shaped by the layer's channel gain, or plain, and a skewed routing that does not look at them."""
     problem, device = layer.problem, layer.device
     live = torch.arange(problem.model_dim, device=device) < problem.logical_model_dim
-    noise = torch.randn((tokens, problem.model_dim), generator=generator, device=device)
-    x = noise * (layer.channel_gain if probing is None else live)
-    ids, weights = _draw_routing(problem, tokens, generator)
+
+    def draw(tokens: int, production: bool, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        noise = torch.randn((tokens, problem.model_dim), generator=generator, device=device)
+        return (noise * (layer.channel_gain if production else live), *_draw_routing(problem, tokens, generator))
+
+    return draw
+
+
+def _draw_call(layer: Layer, front: Front, tokens: int, generator: torch.Generator, probing: Tensor | None) -> Call:
+    problem = layer.problem
+    x, ids, weights = front(tokens, probing is None, generator)
     probes: tuple[tuple[int, int], ...] = ()
     if probing is not None:
         probes = _single_out(problem, x, ids, weights, probing, generator)
