@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from jobs import job, launch, problem
 from moeshapes.arithmetic import arithmetic_of, default_arithmetic
 from moeshapes.backends import emulate
+from moeshapes.backends.base import UnsupportedRowError
 from moeshapes.backends.portable.sorting import sort_slots, tile_bound
 from moeshapes.kernel_name import parse
 from moeshapes.portable import default_launch
@@ -27,11 +28,7 @@ from process import environment
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from moeshapes.backends.portable.backend import (
-    PortableArm,
-    PortableBackend,
-    UnsupportedRowError,
-)
+from moeshapes.backends.portable.backend import PortableArm, PortableBackend
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -21,6 +21,7 @@ _VERIFIER_SOURCES = (
     "kernel_grammar.py",
     "kernel_name.py",
     "oracle.py",
+    "portable.py",
     "problem.py",
     "quant.py",
     "recipe.py",

@@ -23,8 +23,16 @@ UNTUNED_COLUMNS = (
 LAUNCH_COLUMNS = ("block_m", "ksplit", "kernelName1", "kernelName2", "run_1stage", "xbf16", "flat")
 """The columns that decide which kernels run and how; times and errors do not."""
 
+PORTABLE_PREFIX = "triton_"
+"""What names of the portable Triton kernels, and of the tables of their rows, begin with; no name of AITER's does."""
+
 GFX_OF_CU_NUM = {80: "gfx942", 304: "gfx942", 256: "gfx950"}
 """AITER's own guess where a table has no gfx column (contract 1.3)."""
+
+
+def is_portable(name: str) -> bool:
+    """Whether a kernel, or a table by its name or path, is the portable backend's and not AITER's."""
+    return name.rpartition("/")[2].startswith(PORTABLE_PREFIX)
 
 
 @dataclass(frozen=True, order=True)
@@ -93,6 +101,11 @@ class TunedRow:
     tflops: str
     bw: str
     place: Place
+
+    @property
+    def is_portable(self) -> bool:
+        """Whether the portable backend runs it, whatever table it stands in."""
+        return is_portable(self.kernel1)
 
     def launch(self) -> dict[str, object]:
         """The launch fields by AITER's column names, as records hash them."""
