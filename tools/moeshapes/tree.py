@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from moeshapes.family import FOLDERS, HERE, Family, is_member, merge_order
-from moeshapes.git import Blob, open_git
+from moeshapes.git import Blob, GitError, open_git
 from moeshapes.table import MAX_BYTES, Table, parse_table, unread_table
 
 
@@ -34,6 +34,13 @@ class Trees:
 
     def named(self, ref: str) -> Tree:
         commit = self._git.commit(ref)
+        return Tree(ref, commit, self._of(commit))
+
+    def base(self, ref: str) -> Tree:
+        """The tree that the working tree and a ref grew from. Raises GitError where they have none in common."""
+        commit = self._git.merge_base(self._git.commit("HEAD"), self._git.commit(ref))
+        if commit is None:
+            raise GitError(f"{ref} and this tree have no commit in common")
         return Tree(ref, commit, self._of(commit))
 
     def ancestor(self, one: Tree, other: Tree) -> Mapping[str, Family]:

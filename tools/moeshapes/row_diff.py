@@ -1,0 +1,130 @@
+"""Row diffs: which tuned rows are new, changed, measured again or removed since a base, by key and not by line."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from functools import partial
+from itertools import chain, zip_longest
+from pathlib import Path
+
+from moeshapes.family import FOLDERS, Family, read_family
+from moeshapes.findings import Place
+from moeshapes.root import name_from
+from moeshapes.row import Key, TunedRow
+from moeshapes.table import Table, read_tuned_rows
+from moeshapes.tree import Trees
+
+_MEASURED = tuple(field.name for field in fields(TunedRow) if field.name not in ("key", "tag", "place"))
+
+
+@dataclass(frozen=True)
+class RowChange:
+    """A row that stands under the same key and tag before and after, and does not say the same."""
+
+    before: TunedRow
+    after: TunedRow
+
+    @property
+    def same_times(self) -> bool:
+        """Whether every time stayed: what runs now was not measured, if the launch changed."""
+        return all(getattr(self.before, time) == getattr(self.after, time) for time in ("us1", "us2", "us"))
+
+
+@dataclass(frozen=True)
+class RowDiff:
+    """What became of tuned rows since `base`, a commit. Each in the order of files and lines.
+
+    `changed` launches something else; `retimed` has other times or errors of the same launch. `unchanged` counts rows
+    that say the same, in whatever file and line they stand. Rows that cannot be read are in none of them.
+    """
+
+    base: str
+    new: tuple[TunedRow, ...]
+    changed: tuple[RowChange, ...]
+    retimed: tuple[RowChange, ...]
+    removed: tuple[TunedRow, ...]
+    unchanged: int
+
+    @property
+    def to_prove(self) -> tuple[TunedRow, ...]:
+        """The rows whose launch is not the base's: evidence for the base's rows says nothing of them."""
+        return tuple(sorted([*self.new, *(change.after for change in self.changed)], key=_order))
+
+
+def rows_since(root: Path, ref: str) -> RowDiff:
+    """What became of the rows below `root`, a repository of shapes or an AITER checkout, since it left `ref`.
+
+    The base is the commit that HEAD and `ref` grew from, so that what `ref` gained meanwhile is not taken for removed.
+    Raises GitError, also where they have no commit in common that is here.
+    """
+    trees = Trees(root)
+    after = {folder: read_family(root / folder, folder, partial(name_from, root)) for folder in FOLDERS}
+    base = trees.base(ref)
+    return diff_rows(base.commit, base.families, after)
+
+
+def diff_rows(base: str, before: Mapping[str, Family], after: Mapping[str, Family]) -> RowDiff:
+    """Compares the families of two trees, folder by folder: a key stands for itself in each."""
+    found = _Found()
+    for folder in dict.fromkeys((*before, *after)):
+        found.compare(before.get(folder, Family({})), after.get(folder, Family({})))
+    changed, retimed = (tuple(sorted(pairs, key=_order_after)) for pairs in (found.changed, found.retimed))
+    new, removed = (tuple(sorted(rows, key=_order)) for rows in (found.new, found.removed))
+    return RowDiff(base, new, changed, retimed, removed, found.unchanged)
+
+
+class _Found:
+    """What a comparison has found so far."""
+
+    def __init__(self) -> None:
+        self.new: list[TunedRow] = []
+        self.changed: list[RowChange] = []
+        self.retimed: list[RowChange] = []
+        self.removed: list[TunedRow] = []
+        self.unchanged = 0
+
+    def compare(self, before: Family, after: Family) -> None:
+        same = {file for file, table in after.tuned.items() if _is_same(before.tuned.get(file), table)}
+        self.unchanged += sum(line.sound for file in same for line in after.tuned[file].lines)
+        old, new = (_rows_by_key(family, same) for family in (before, after))
+        for key in dict.fromkeys(chain(old, new)):
+            for one, other in zip_longest(old.get(key, ()), new.get(key, ())):
+                self._take(one, other)
+
+    def _take(self, before: TunedRow | None, after: TunedRow | None) -> None:
+        if before is None or after is None:
+            self.new += [after] if after else []
+            self.removed += [before] if before else []
+        elif before.launch() != after.launch():
+            self.changed.append(RowChange(before, after))
+        elif any(getattr(before, name) != getattr(after, name) for name in _MEASURED):
+            self.retimed.append(RowChange(before, after))
+        else:
+            self.unchanged += 1
+
+
+def _is_same(before: Table | None, after: Table) -> bool:
+    return before is not None and (before.header_raw, before.lines) == (after.header_raw, after.lines)
+
+
+def _rows_by_key(family: Family, but: Iterable[str]) -> Mapping[tuple[Key, str], list[TunedRow]]:
+    """The rows of all tables but those named. There is more than one under a key where it collides."""
+    skipped = set(but)
+    rows: defaultdict[tuple[Key, str], list[TunedRow]] = defaultdict(list)
+    for row in _rows(table for file, table in family.tuned.items() if file not in skipped):
+        rows[row.key, row.tag].append(row)
+    return rows
+
+
+def _rows(tables: Iterable[Table]) -> Iterator[TunedRow]:
+    return (row for table in tables for row in read_tuned_rows(table))
+
+
+def _order(row: TunedRow) -> Place:
+    return row.place
+
+
+def _order_after(change: RowChange) -> Place:
+    return change.after.place
