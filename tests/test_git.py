@@ -95,3 +95,31 @@ def test_a_shallow_clone_that_lacks_the_merge_base(opened: Git, tmp_path_factory
     shallow = open_git(clone)
     with pytest.raises(GitError, match="shallow"):
         shallow.merge_base(shallow.commit("HEAD"), shallow.commit("origin/other"))
+
+
+def test_what_the_working_tree_has_otherwise(opened: Git) -> None:
+    commit = opened.commit("main")
+    assert opened.changed(commit, ["generated", "models"]) == frozenset()
+    assert opened.changed(opened.commit("other"), ["generated"]) == {A}
+    (opened.directory / A).write_bytes(text(line(us="80")))
+    (opened.directory / "models" / "é\n.yaml").write_text("new")
+    (opened.directory / ".gitignore").write_text("ignored")
+    (opened.directory / MODELS / "ignored").write_text("ignored")
+    assert opened.changed(commit, ["generated", "models"]) == {A, "models/é\n.yaml", f"{MODELS}/ignored"}
+    assert opened.changed(commit, ["models"]) == {"models/é\n.yaml"}
+    (opened.directory / A).unlink()
+    below = open_git(opened.directory / "generated" / "aiter")
+    assert below.changed(commit, ["configs"]) == {
+        A.removeprefix("generated/aiter/"),
+        f"{MODELS}/ignored".removeprefix("generated/aiter/"),
+    }
+
+
+def test_comparing_runs_nothing_that_the_repository_names(opened: Git) -> None:
+    pwned = opened.directory / "pwned"
+    git(opened.directory, "config", "diff.external", f"touch {pwned}")
+    git(opened.directory, "config", "diff.x.textconv", f"touch {pwned}")
+    (opened.directory / ".gitattributes").write_text("* diff=x\n")
+    (opened.directory / A).write_bytes(b"other")
+    assert opened.changed(opened.commit("main"), ["generated"]) == {A}
+    assert not pwned.exists()

@@ -73,6 +73,16 @@ class Git:
                 files[path.removeprefix(self.prefix)] = Blob(name, int(size))
         return files
 
+    def changed(self, commit: str, paths: Iterable[str]) -> frozenset[str]:
+        """The files at or below some paths of the directory that the working tree has otherwise than a commit.
+
+        Added, removed and untracked ones too, ignored or not. Nothing of the repository's configuration is run.
+        """
+        diff = ("diff", "--name-only", "--relative", "--no-renames", "--no-ext-diff", "--no-textconv", "-z", commit)
+        listings = (self._bytes(*command, "--", *paths) for command in (diff, ("ls-files", "--others", "-z")))
+        names = (name for listing in listings for name in listing.split(b"\0") if name)
+        return frozenset(name.decode("utf-8", "surrogateescape") for name in names)
+
     def contents(self, names: Iterable[str]) -> dict[str, bytes]:
         """The contents of blobs by their objects' names. Raises GitError where git does not have one."""
         wanted = list(dict.fromkeys(names))
