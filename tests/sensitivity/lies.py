@@ -12,6 +12,7 @@ from torch import Tensor
 from moeshapes.arithmetic import Arithmetic
 from moeshapes.backends.emulate import EmulatedArm, EmulatedLayer, Rows, Sorted
 from moeshapes.problem import Problem
+from moeshapes.verify.lookup import NO_LOOKUP, Lookup
 from moeshapes.verify.plan import counts_of
 from moeshapes.workload import Call
 
@@ -245,7 +246,7 @@ class LyingLayer:
         self.honest = honest
         self.lying = arm
 
-    def arm(self, launch: Mapping[str, Any] | None, token: int) -> EmulatedArm:
+    def arm(self, launch: Mapping[str, Any] | None, token: int, lookup: Lookup = NO_LOOKUP) -> EmulatedArm:
         honest = self.honest.arm(launch, token)
         lying = self.lying(self.honest, honest.arithmetic)
         if isinstance(lying, _KnowsBucket):

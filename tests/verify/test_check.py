@@ -16,6 +16,7 @@ from moeshapes.backends.base import Stages
 from moeshapes.backends.emulate import EmulateBackend, EmulatedArm, EmulatedLayer
 from moeshapes.verify.check import LayerCache, bitwise_equal, check
 from moeshapes.verify.job import Job
+from moeshapes.verify.lookup import NO_LOOKUP, Lookup
 from moeshapes.verify.runs import runs_of
 from moeshapes.workload import Call
 
@@ -39,7 +40,7 @@ class ChangingArm(EmulatedArm):
 class ChangingLayer(EmulatedLayer):
     change: Change
 
-    def arm(self, launch: Mapping[str, Any] | None, token: int) -> ChangingArm:
+    def arm(self, launch: Mapping[str, Any] | None, token: int, lookup: Lookup = NO_LOOKUP) -> ChangingArm:
         honest = super().arm(launch, token)
         arm = ChangingArm(self, honest.arithmetic)
         arm.change = self.change

@@ -202,6 +202,7 @@ def _uses(shape: Shape, entry: Entry, block: Block, dims: Geometry) -> list[Use]
         situ_linear_beta=block.situ_linear_beta,
         bias=block.bias,
         shared_experts=dims.shared_experts,
+        ep=shape.ep,
         env=shape.env,
     )
     if not (dims.hidden_pad or dims.intermediate_pad):

@@ -24,7 +24,7 @@ class Activation:
 @dataclass(frozen=True)
 class Problem:
     """One layer on one rank. `model_dim` and `inter_dim` include their pads; `expert` and `topk` include shared
-    experts, which come last and are always on. Dims in elements.
+    experts, which come last and are always on. `ep` ranks share the other experts. Dims in elements.
     """
 
     model_dim: int
@@ -41,6 +41,7 @@ class Problem:
     bias: bool = False
     shared_experts: int = 0
     doweight_stage1: bool = False
+    ep: int = 1
 
     @property
     def recipe(self) -> Recipe:
@@ -85,4 +86,5 @@ def problem_of(key: Key, use: Use) -> Problem:
         bias=use.bias,
         shared_experts=use.shared_experts,
         doweight_stage1=bool(shape.doweight_stage1),
+        ep=use.ep,
     )

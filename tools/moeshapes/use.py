@@ -15,7 +15,7 @@ class Use:
     situv2's. `hidden_pad` and `intermediate_pad` are the trailing padded elements of model_dim and inter_dim; the
     logical width is the row's minus the pad. `pads` says how serving passes them: as `arguments` of fused_moe, or as
     `zeros` in the tensors alone. `shared_experts` counts the fused shared experts: always on, the last ones of
-    `expert`, the last slots of `topk`.
+    `expert`, the last slots of `topk`. `ep` ranks share the experts: above 1, calls bring an expert mask.
     """
 
     deployment: str
@@ -32,6 +32,7 @@ class Use:
     situ_linear_beta: float | None = None
     bias: bool = False
     shared_experts: int = 0
+    ep: int = 1
     env: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from moeshapes.verify.lookup import NO_LOOKUP, Lookup
 from moeshapes.workload import Call, Layer
 
 
@@ -59,8 +60,11 @@ class Arm(Protocol):
 class Prepared(Protocol):
     """A layer laid out for the backend's kernels; kept while jobs share it."""
 
-    def arm(self, launch: Mapping[str, Any] | None, token: int) -> Arm:
-        """The arm of a row's launch fields (row.LAUNCH_COLUMNS); None: what runs at bucket `token` without a row."""
+    def arm(self, launch: Mapping[str, Any] | None, token: int, lookup: Lookup = NO_LOOKUP) -> Arm:
+        """The arm of a row's launch fields (row.LAUNCH_COLUMNS); None: what runs at bucket `token` without a row.
+
+        `lookup` is the job's: the key, and what its lookup finds in the merged tables beside the row.
+        """
 
 
 class Backend(Protocol):

@@ -30,6 +30,7 @@ from moeshapes.quant import (
     quantise,
 )
 from moeshapes.recipe import Format, QType
+from moeshapes.verify.lookup import NO_LOOKUP, Lookup
 from moeshapes.workload import Call, Layer
 
 _GATE_UP_GRANULE = 16
@@ -60,7 +61,7 @@ class EmulatedLayer:
         self.w1 = [weight.dequantise()[order] for weight in layer.w1]
         self.w2 = [weight.dequantise() for weight in layer.w2]
 
-    def arm(self, launch: Mapping[str, Any] | None, token: int) -> EmulatedArm:
+    def arm(self, launch: Mapping[str, Any] | None, token: int, lookup: Lookup = NO_LOOKUP) -> EmulatedArm:
         recipe = self.problem.recipe
         arithmetic = default_arithmetic(recipe, token) if launch is None else arithmetic_of(launch, recipe)
         return EmulatedArm(self, arithmetic)

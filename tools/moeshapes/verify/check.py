@@ -61,7 +61,7 @@ def check(job: Job, backend: Backend, cache: LayerCache, progress: Callable[[], 
     """
     layer, prepared = cache.get(job, backend)
     arithmetic = _arithmetic(job)
-    arm = prepared.arm(job.launch, job.token)
+    arm = prepared.arm(job.launch, job.token, job.lookup)
     probed: set[tuple[int, int]] = set()
     counts, reasons = {}, []
     stages: dict[str, float] = {}
@@ -252,7 +252,7 @@ def _baseline(job: Job, prepared: Prepared, arm: Arm, call: Call, target: Target
     """What runs without the row, judged likewise; None for a default plan, which is that already."""
     if target is None:
         return None
-    baseline = prepared.arm(None, job.token)
+    baseline = prepared.arm(None, job.token, job.lookup)
     output = baseline.run(call)
     return {
         "over_limit": judge(output, target).worst,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from moeshapes.problem import Problem
+from moeshapes.verify.lookup import NO_LOOKUP, Lookup
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,8 @@ class Job:
     `launch` holds the row's launch fields (row.LAUNCH_COLUMNS), None for the default plan of a declared shape. `counts`
     are the true token counts to run at bucket `token`. `max_elements` bounds the distinct weights drawn.
     `thorough` asks for all runs. `gpu` is the kind of GPU (gpus.Gpu.kind) whose workers take it, empty for the CPU's.
+    `env` is the environment that serving sets: a library reads parts of it when it is imported, so that jobs of another
+    one need another process. `lookup` is what the merged tables hold for the key beside the row.
     """
 
     id: str
@@ -32,11 +36,13 @@ class Job:
     max_elements: int
     thorough: bool = True
     gpu: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    lookup: Lookup = NO_LOOKUP
 
     @property
     def layer_key(self) -> str:
-        """Jobs of equal layer_key share their weights."""
-        parts = [self.problem.as_json(), self.backend, self.device, self.seed, self.max_elements]
+        """Jobs of equal layer_key share their weights and their environment."""
+        parts = [self.problem.as_json(), self.backend, self.device, self.seed, self.max_elements, dict(self.env)]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def to_json(self) -> str:
@@ -45,4 +51,6 @@ class Job:
     @classmethod
     def from_json(cls, text: str) -> Job:
         data = json.loads(text)
-        return cls(**{**data, "counts": tuple(data["counts"]), "problem": Problem.from_json(data["problem"])})
+        lookup = Lookup(**{name: tuple(cells) for name, cells in data["lookup"].items()})
+        counts, problem = tuple(data["counts"]), Problem.from_json(data["problem"])
+        return cls(**{**data, "counts": counts, "problem": problem, "lookup": lookup})

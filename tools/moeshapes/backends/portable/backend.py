@@ -11,14 +11,16 @@ import torch
 import triton
 from torch import Tensor
 
-from moeshapes.backends.base import UnsupportedRowError
-from moeshapes.backends.portable import kernels
+from moeshapes.backends.base import NotRunAsNamedError, UnsupportedRowError
+from moeshapes.backends.portable import formats, kernels, quantisers
+from moeshapes.backends.portable.launch import compiling, launch, row_name
 from moeshapes.backends.portable.sorting import Sorted, sort_slots
 from moeshapes.kernel_name import KernelName, parse
 from moeshapes.portable import default_launch, kernel_faults, why_no_kernels
 from moeshapes.problem import Problem
 from moeshapes.quant import Quantised, Spec, activation_spec, fp8_dtype, quantise
 from moeshapes.recipe import Format, QType
+from moeshapes.verify.lookup import NO_LOOKUP, Lookup
 from moeshapes.workload import Call, Layer
 
 _ACTIVATIONS = {"silu": kernels.SILU, "gelu": kernels.GELU, "swiglu": kernels.SWIGLU, "situv2": kernels.SITUV2}
@@ -29,8 +31,9 @@ _KINDS = {
     QType.PER_1X32: kernels.MX,
 }
 _DOT_FORMATS = {Format.BF16: "bf16", Format.FP8: "e4m3", Format.FP4: "e2m1"}
-_QUANTISED_OUTPUT = {None: kernels.TO_BF16, "fp8": kernels.TO_FP8, "fp4": kernels.TO_FP4}
+_QUANTISED_OUTPUT = {None: formats.TO_BF16, "fp8": formats.TO_FP8, "fp4": formats.TO_FP4}
 _QUANTISER_TILE = (4, 512)
+_ROW_TILE, _WIDE_BLOCKS, _SUM_TILE = 1024, 8, 1024
 
 
 class PortableBackend:
@@ -54,7 +57,7 @@ class PortableLayer:
         self.w1 = _stacked(layer.w1)
         self.w2 = _stacked(layer.w2)
 
-    def arm(self, launch: Mapping[str, Any] | None, token: int) -> PortableArm:
+    def arm(self, launch: Mapping[str, Any] | None, token: int, lookup: Lookup = NO_LOOKUP) -> PortableArm:
         row = launch or default_launch(self.layer.problem.recipe, token)
         first, second = (_triton_name(row[column], stage) for column, stage in (("kernelName1", 1), ("kernelName2", 2)))
         return PortableArm(self, int(row["block_m"]), first, second)
@@ -246,7 +249,7 @@ def quantise_activations(x: Tensor, spec: Spec) -> Quantised:
     scales = torch.empty((rows, columns // 32), dtype=torch.uint8, device=x.device)
     block_m, block_n = _QUANTISER_TILE
     grid = (triton.cdiv(rows, block_m), triton.cdiv(columns, block_n))
-    to = kernels.TO_FP4 if fp4 else kernels.TO_FP8
+    to = formats.TO_FP4 if fp4 else formats.TO_FP8
     kernels.quantise_mx[grid](x, _bytes(codes), scales, rows, columns, TO=to, BM=block_m, BN=block_n)
     return Quantised(spec, codes, scales)
 
