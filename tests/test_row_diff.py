@@ -38,6 +38,7 @@ def test_each_row_is_one_thing() -> None:
     assert (diff.changed[0].before.kernel1, diff.changed[0].same_times) == (STAGE1, True)
     assert (diff.retimed[0].before.us, diff.retimed[0].after.us) == (60.75, 59.5)
     assert {row.key.shape.token for row in diff.to_prove} == {2, 16}
+    assert (diff.merged, diff.new_keys) == (4, 1)
 
 
 def test_a_row_that_moves_is_no_change() -> None:
@@ -52,7 +53,9 @@ def test_a_tag_keeps_rows_apart() -> None:
 
 
 def test_a_row_that_is_there_twice_now_is_new_once() -> None:
-    assert counts(diff_rows("base", family(line()), family(line(), line()))) == (1, 0, 0, 0, 1)
+    diff = diff_rows("base", family(line()), family(line(), line()))
+    assert counts(diff) == (1, 0, 0, 0, 1)
+    assert (diff.merged, diff.new_keys) == (2, 0)
 
 
 def test_folders_are_compared_each_by_itself() -> None:

@@ -9,10 +9,10 @@ from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
 
-from moeshapes.family import FOLDERS, Family, read_family
+from moeshapes.family import FOLDERS, Family, Keys, entries_of, key_columns, read_family
 from moeshapes.findings import Place
 from moeshapes.root import name_from
-from moeshapes.row import Key, TunedRow
+from moeshapes.row import UNTUNED_COLUMNS, Key, TunedRow
 from moeshapes.table import Table, read_tuned_rows
 from moeshapes.tree import Trees
 
@@ -37,7 +37,8 @@ class RowDiff:
     """What became of tuned rows since `base`, a commit. Each in the order of files and lines.
 
     `changed` launches something else; `retimed` has other times or errors of the same launch. `unchanged` counts rows
-    that say the same, in whatever file and line they stand. Rows that cannot be read are in none of them.
+    that say the same, in whatever file and line they stand. Rows that cannot be read are in none of them. `merged`
+    counts the rows of the merged tables now, `new_keys` the keys among them that the base's tables lack.
     """
 
     base: str
@@ -46,6 +47,8 @@ class RowDiff:
     retimed: tuple[RowChange, ...]
     removed: tuple[TunedRow, ...]
     unchanged: int
+    merged: int
+    new_keys: int
 
     @property
     def to_prove(self) -> tuple[TunedRow, ...]:
@@ -72,7 +75,7 @@ def diff_rows(base: str, before: Mapping[str, Family], after: Mapping[str, Famil
         found.compare(before.get(folder, Family({})), after.get(folder, Family({})))
     changed, retimed = (tuple(sorted(pairs, key=_order_after)) for pairs in (found.changed, found.retimed))
     new, removed = (tuple(sorted(rows, key=_order)) for rows in (found.new, found.removed))
-    return RowDiff(base, new, changed, retimed, removed, found.unchanged)
+    return RowDiff(base, new, changed, retimed, removed, found.unchanged, found.merged, found.new_keys)
 
 
 class _Found:
@@ -83,9 +86,15 @@ class _Found:
         self.changed: list[RowChange] = []
         self.retimed: list[RowChange] = []
         self.removed: list[TunedRow] = []
-        self.unchanged = 0
+        self.unchanged = self.merged = self.new_keys = 0
 
     def compare(self, before: Family, after: Family) -> None:
+        tables = [*before.tuned.values(), *after.tuned.values()]
+        keys = Keys(key_columns(tables, UNTUNED_COLUMNS))
+        had = {keys.of(entry) for entry in entries_of(before)}
+        has = [keys.of(entry) for entry in entries_of(after)]
+        self.merged += len(has)
+        self.new_keys += len({*has} - had - {None})
         same = {file for file, table in after.tuned.items() if _is_same(before.tuned.get(file), table)}
         self.unchanged += sum(line.sound for file in same for line in after.tuned[file].lines)
         old, new = (_rows_by_key(family, same) for family in (before, after))
