@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from moeshapes import record as records
-from moeshapes.record import RecordStore, digest
+from moeshapes.record import RecordError, RecordStore, digest, parse_record, read_content
 from process import environment
 
 plain = st.recursive(
@@ -111,3 +111,47 @@ def test_nan_is_no_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     assert store.load("abc")
     store.path("abc").write_text(f'{{"job": "abc", "over_limit": {word}}}')
     assert store.load("abc") is None
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (b'{"a": 1, "a": 2}', "a mapping has the same key twice"),
+        (b"[" * 200_000, "not JSON that can be read"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "not JSON that can be read"),
+        (b"\xff\xfe", "not JSON that can be read"),
+        (b'{"a": 1,}', "not JSON: Expecting property name enclosed in double quotes at line 1, column 9"),
+        (b'{"a": NaN}', "NaN is no number of JSON"),
+        (b"[]", "`the record`: [] is not of type 'object'"),
+    ],
+)
+def test_what_is_no_record_is_said_in_one_line(content: bytes, fault: str) -> None:
+    with pytest.raises(RecordError) as refused:
+        parse_record(content)
+    assert str(refused.value).startswith(fault[:60])
+
+
+def test_a_fault_quotes_little_of_a_huge_record() -> None:
+    with pytest.raises(RecordError) as refused:
+        parse_record(json.dumps({"x" * 50_000: "y" * 50_000}).encode())
+    assert len(str(refused.value)) < 400
+
+
+def test_files_that_are_none_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/dev/zero")
+    (tmp_path / "large").write_bytes(b"x" * 11)
+    for name, fault in (("link", "not a plain file"), (".", "not a plain file"), ("large", "larger than 0 KiB")):
+        with pytest.raises(RecordError, match=fault):
+            read_content(tmp_path / name, 10)
+    assert read_content(tmp_path / "large", 11) == b"x" * 11
+    with pytest.raises(RecordError, match="cannot be read: No such file"):
+        read_content(tmp_path / "absent", 10)
+
+
+def test_a_signature_goes_with_the_record_that_it_is_of(tmp_path: Path) -> None:
+    store = RecordStore(tmp_path / "build", tmp_path / "named")
+    path = store.save({"job": "abc"}, "csv/name")
+    signature = path.with_name("name.json.sig")
+    signature.write_text("of the first one")
+    assert store.save({"job": "abc", "other": True}, "csv/name") == path
+    assert not signature.exists()

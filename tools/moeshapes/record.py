@@ -5,16 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 from moeshapes.files import write_atomically
 
 RECORD_FORMAT = 1
+MAX_BYTES = 1 << 20
+RECORDS = "generated/records"
+"""Where attested records stand below a repository's root."""
+SIGNATURE = ".sig"
+"""What a record's signature adds to the record's name."""
 REPORT = "build/verify.md"
 """The last verification as markdown, below a repository's root."""
+_SHOWN = 160
+"""Characters of a fault: it quotes the record."""
 _VERIFIER_SOURCES = (
     "activation.py",
     "arithmetic.py",
@@ -47,13 +53,66 @@ def _python_files(path: Path) -> list[Path]:
     return sorted(path.rglob("*.py")) if path.is_dir() else [path]
 
 
-@cache
+class RecordError(ValueError):
+    """Why a file is no record, in one line."""
+
+
+def read_content(path: Path, limit: int) -> bytes:
+    """A plain file's bytes. Raises RecordError for what is none, or has more than `limit` bytes."""
+    try:
+        if not S_ISREG(path.lstat().st_mode):
+            raise RecordError("not a plain file: links, folders and devices are not read")
+        with path.open("rb") as stream:
+            content = stream.read(limit + 1)
+    except OSError as error:
+        raise RecordError(f"cannot be read: {error.strerror}") from error
+    if len(content) > limit:
+        raise RecordError(f"larger than {limit >> 10} KiB")
+    return content
+
+
+def parse_record(content: bytes) -> dict[str, Any]:
+    """The record that a file's bytes are. Raises RecordError where they are none, as the schema says."""
+    try:
+        record: dict[str, Any] = json.loads(content.decode("utf-8"), parse_constant=_refuse, object_pairs_hook=_unique)
+    except RecordError:
+        raise
+    except json.JSONDecodeError as error:
+        raise RecordError(f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from error
+    except (ValueError, RecursionError) as error:  # not UTF-8, more digits than Python reads, or too deep
+        raise RecordError("not JSON that can be read") from error
+    validator = _validator()
+    if not validator.is_valid(record):
+        raise RecordError(_in_one_line(validator, record))
+    return record
+
+
+def _refuse(constant: str) -> None:
+    """NaN is above no limit and below none, so that no schema keeps it out."""
+    raise RecordError(f"{constant} is no number of JSON")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """What a reviewer reads first must be what counts."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise RecordError("a mapping has the same key twice")
+    return found
+
+
+def _in_one_line(validator: Any, record: object) -> str:
+    from jsonschema.exceptions import best_match
+
+    error = best_match(validator.iter_errors(record))
+    path = ".".join(map(str, error.absolute_path)) or "the record"
+    return f"`{path[:_SHOWN]}`: {error.message[:_SHOWN]}"
+
+
 def _validator() -> Any:
     """Imported here, since few who name records read one."""
-    from jsonschema import Draft202012Validator
+    from moeshapes.schema_check import strict_validator
 
-    text = (resources.files("moeshapes") / "schema" / "record.schema.json").read_text("utf-8")
-    return Draft202012Validator(json.loads(text))
+    return strict_validator("record")
 
 
 @dataclass(frozen=True)
@@ -72,19 +131,16 @@ class RecordStore:
         return next((record for record in found if record), None)
 
     def save(self, record: dict[str, Any], name: str = "") -> Path:
+        """Writes a record. A signature of the one that was there goes: it would be a wrong one of this."""
         path = self.path(record["job"], name)
         write_atomically(path, (json.dumps(record, indent=1, sort_keys=True) + "\n").encode())
+        path.with_name(path.name + SIGNATURE).unlink(missing_ok=True)
         return path
 
 
 def _read(path: Path, job_id: str) -> dict[str, Any] | None:
     try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
-    except (OSError, ValueError, RecursionError):
+        record = parse_record(read_content(path, MAX_BYTES))
+    except RecordError:
         return None
-    return record if _validator().is_valid(record) and record["job"] == job_id else None
-
-
-def _refuse(constant: str) -> None:
-    """NaN is above no limit and below none, so that no schema keeps it out."""
-    raise ValueError(f"{constant} is no number of JSON")
+    return record if record["job"] == job_id else None

@@ -65,7 +65,7 @@ def check_schema(document: Document, schema: str) -> tuple[dict[str, Any], list[
     schema says, and every mapping in it but the outermost has all that it must. What is at fault is left out; in a list
     None stands for it, so that the other items keep their numbers.
     """
-    validator = _validator(schema)
+    validator = strict_validator(schema)
     complaints = [complaint for error in validator.iter_errors(document.value) for complaint in _complaints(error)]
     findings = [
         Finding(rule, _place(document, path, rule), message, remedy) for rule, path, message, remedy in complaints
@@ -104,8 +104,11 @@ def closest(word: str, words: Sequence[str]) -> str | None:
 
 
 @cache
-def _validator(schema: str) -> _Validator:
-    """Imported here, since `keys` and others that read no YAML should not pay for it at start."""
+def strict_validator(schema: str) -> _Validator:
+    """A validator for whom 4.0 is no integer and infinity no number.
+
+    jsonschema is imported here, since `keys` and others that read no YAML should not pay for it at start.
+    """
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend
 

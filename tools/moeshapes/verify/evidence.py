@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime, timezone
-from pathlib import PurePosixPath
 from typing import Any
 
-from moeshapes.record import RECORD_FORMAT, digest
+from moeshapes.record import RECORD_FORMAT
+from moeshapes.record_name import file_name, folder_name, is_shipped
 from moeshapes.row import Key
 from moeshapes.verify.job import Job
 from moeshapes.verify.plan import Planned, Subject
 
 PROVEN, EMULATED, FAIL = "proven", "emulated", "fail"
 PASSED = (PROVEN, EMULATED)
-_SHIPPED = "generated"
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._+-]+")
 
 
 def is_attested(key: Key, result: Mapping[str, Any]) -> bool:
@@ -55,13 +52,9 @@ def record_of(item: Planned, job: Job, result: Mapping[str, Any], time: datetime
 
 
 def attested_name(subject: Subject) -> str:
-    """`CSV/HASH-USE-GFX-CU`: where a shipped row's attested record stands; empty for what is not shipped.
-
-    The hash is of key, launch fields and use, never of times or versions: newer evidence replaces older.
-    """
-    row, key, use = subject.row, subject.key, subject.use
-    if row is None or PurePosixPath(row.place.file).parts[:1] != (_SHIPPED,):
+    """`CSV/HASH-USE-GFX-CU`: where a shipped row's attested record stands; empty for what is not shipped."""
+    row = subject.row
+    if row is None or not is_shipped(row.place.file):
         return ""
-    row_hash = digest([key.gfx, key.cu_num, *key.shape.cells(), row.launch(), use.as_json(), use.id])
-    parts = (row_hash, use.id, key.gfx, str(key.cu_num))
-    return f"{PurePosixPath(row.place.file).stem}/{'-'.join(_NOT_IN_NAMES.sub('-', part) for part in parts)}"
+    file = file_name(subject.key, row.launch(), subject.use)
+    return f"{folder_name(row.place.file)}/{file.removesuffix('.json')}"
