@@ -7,8 +7,9 @@ that an expert index that is off (by one, or cut to 8 bits) still reads other we
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,6 +27,11 @@ _REACH_OF_LIMIT = 0.6
 """Pre-activations' RMS as a share of the limit: about one in ten gates is then clamped."""
 
 
+Front = Callable[[int, bool, torch.Generator], tuple[Tensor, Tensor, Tensor]]
+"""What comes before the experts: for a number of tokens, production-like or plain, their activations fp32 `[M, H]`
+(padded columns zero, of any magnitude), expert ids int32 and routing weights fp32 `[M, k]`."""
+
+
 @dataclass(frozen=True)
 class Layer:
     """One fused-MoE layer's weights.
@@ -33,7 +39,8 @@ class Layer:
     w1: a Quantised `[2I, H]` (I gate rows, then I up rows) a weight set; w2: `[H, I]`. `set_of[e]` is expert e's set,
     int64 `[E]`. Biases fp32 `[E, 2I]` and `[E, H]`, None without. H and I include pads, whose codes are zero.
     `amplitude` is the RMS of activations, which gives pre-activations the RMS wanted. `channel_gain` fp32 `[H]` shapes
-    production-like activations.
+    production-like activations. `front` draws activations and routing where the layer has a router of its own; `origin`
+    says in plain data where weights come from that were not drawn.
     """
 
     problem: Problem
@@ -44,6 +51,8 @@ class Layer:
     bias2: Tensor | None
     amplitude: float
     channel_gain: Tensor
+    front: Front | None = None
+    origin: Mapping[str, Any] | None = None
 
     @property
     def device(self) -> torch.device:
@@ -206,19 +215,12 @@ def _draw_channel_gain(problem: Problem, generator: torch.Generator) -> Tensor:
 
 # --- calls
 
-Front = Callable[[int, bool, torch.Generator], tuple[Tensor, Tensor, Tensor]]
-"""What comes before the experts: for a number of tokens, production-like or plain, their activations fp32 `[M, H]`
-(padded columns zero, of any magnitude), expert ids int32 and routing weights fp32 `[M, k]`."""
-
-
-def draw_calls(layer: Layer, tokens: int, seed: int, front: Front | None = None) -> tuple[Call, Call, Call]:
+def draw_calls(layer: Layer, tokens: int, seed: int) -> tuple[Call, Call, Call]:
     """Three calls of `tokens` tokens, all inputs different: A production-like; B and C plain and probe tokens in turn.
 
-    Two calls are enough to have seen all three kinds from two tokens on; at one token B is plain and C a probe.
-    Without a front, activations and routing are drawn.
-    """
+    Two calls are enough to have seen all three kinds from two tokens on; at one token B is plain and C a probe.    """
     generator = generator_of(seed, layer.device)
-    front = front or drawn_front(layer)
+    front = layer.front or drawn_front(layer)
     production = _draw_call(layer, front, tokens, generator, probing=None)
     even = torch.arange(tokens, device=layer.device) % 2 == 0
     return (
