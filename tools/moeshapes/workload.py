@@ -26,7 +26,6 @@ _PREACTIVATION_RMS = 1.5
 _REACH_OF_LIMIT = 0.6
 """Pre-activations' RMS as a share of the limit: about one in ten gates is then clamped."""
 
-
 Front = Callable[[int, bool, torch.Generator], tuple[Tensor, Tensor, Tensor]]
 """What comes before the experts: for a number of tokens, production-like or plain, their activations fp32 `[M, H]`
 (padded columns zero, of any magnitude), expert ids int32 and routing weights fp32 `[M, k]`."""
@@ -215,10 +214,12 @@ def _draw_channel_gain(problem: Problem, generator: torch.Generator) -> Tensor:
 
 # --- calls
 
+
 def draw_calls(layer: Layer, tokens: int, seed: int) -> tuple[Call, Call, Call]:
     """Three calls of `tokens` tokens, all inputs different: A production-like; B and C plain and probe tokens in turn.
 
-    Two calls are enough to have seen all three kinds from two tokens on; at one token B is plain and C a probe.    """
+    Two calls are enough to have seen all three kinds from two tokens on; at one token B is plain and C a probe.
+    """
     generator = generator_of(seed, layer.device)
     front = layer.front or drawn_front(layer)
     production = _draw_call(layer, front, tokens, generator, probing=None)
