@@ -13,9 +13,10 @@ from moeshapes.cli import FINDINGS, NOTHING_FOUND
 from moeshapes.commands.options import format_option, root_option
 from moeshapes.commands.outcome import show
 from moeshapes.commands.progress import progress
+from moeshapes.commands.sign import sign_attested, sign_option
 from moeshapes.files import write_atomically, write_where_told
 from moeshapes.findings import Finding, has_errors, printable, render
-from moeshapes.record import REPORT, RecordStore
+from moeshapes.record import RECORDS, REPORT, RecordStore
 from moeshapes.verify.evidence import FAIL
 from moeshapes.verify.gpus import LocalGpus, local_gpus
 from moeshapes.verify.run import ERROR, Verified, local_pool, run
@@ -29,9 +30,18 @@ from moeshapes.verify.summary import closing_line, details, markdown, table
 @click.option("--backend", type=click.Choice(BACKENDS), default=AUTO, show_default=True)
 @click.option("--fresh", is_flag=True, help="Judge again what stored records vouch for.")
 @click.option("--summary", type=click.Path(dir_okay=False, path_type=Path), help="Also write a markdown summary there.")
+@sign_option
 @root_option
 @format_option
-def command(tables: tuple[Path, ...], backend: str, fresh: bool, summary: Path | None, root: Path, style: str) -> int:
+def command(
+    tables: tuple[Path, ...],
+    backend: str,
+    fresh: bool,
+    summary: Path | None,
+    key: Path | None,
+    root: Path,
+    style: str,
+) -> int:
     """Judge every tuned row under every declared use and, for each declared use, a default plan at buckets 1 and 8.
 
     With TABLES, judge the rows of those tuned CSVs alone. Rows of triton_moe kernels run on a GPU of their kind where
@@ -43,9 +53,14 @@ def command(tables: tuple[Path, ...], backend: str, fresh: bool, summary: Path |
     if findings and style != "json":
         show(findings, style)
     with progress("verify", sum(item.job is not None for item in planned)) as report:
-        store = RecordStore(root / "build" / "records", root / "generated" / "records")
+        store = RecordStore(root / "build" / "records", root / RECORDS)
         pool = local_pool(site.local.gpus)
-        results = run(planned, store, pool, fresh, lambda verified: report(_line(verified)))
+
+        def done(verified: Verified) -> None:
+            sign_attested(verified.saved, root, key)
+            report(_line(verified))
+
+        results = run(planned, store, pool, fresh, done)
     seconds = time.monotonic() - started
     written = markdown(results, seconds).encode()
     write_atomically(root / REPORT, written)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 from moeshapes.record import RecordStore
@@ -21,13 +22,17 @@ JOB_LIMIT_S = 900.0
 
 @dataclass(frozen=True)
 class Verified:
-    """What is known of a subject now. `record` is None for errors and skips; `note` says why it is no more."""
+    """What is known of a subject now. `record` is None for errors and skips; `note` says why it is no more.
+
+    `saved` is the record's file where this run wrote it.
+    """
 
     subject: Subject
     status: str
     record: Mapping[str, Any] | None = None
     note: str = ""
     cached: bool = False
+    saved: Path | None = None
 
 
 def local_pool(gpus: Sequence[Gpu] = ()) -> Pool:
@@ -83,5 +88,5 @@ def _verified(item: Planned, outcome: Outcome, store: RecordStore, time: datetim
         return Verified(subject, ERROR, note=outcome.error)
     record = record_of(item, outcome.job, result, time)
     # A failure on the row's own GPU takes the place of older evidence that it works.
-    store.save(record, attested_name(subject) if is_attested(subject.key, result) else "")
-    return Verified(subject, record["status"], record, note="; ".join(record["reasons"]) or item.note)
+    saved = store.save(record, attested_name(subject) if is_attested(subject.key, result) else "")
+    return Verified(subject, record["status"], record, note="; ".join(record["reasons"]) or item.note, saved=saved)
