@@ -38,7 +38,7 @@ ASSUMED_FACT = Rule(
 )  # fmt: skip
 
 MAX_BYTES = 4 << 20
-_NESTED = ("text_config", "language_config", "llm_config")
+NESTED = ("text_config", "language_config", "llm_config")
 _SPELLINGS = {
     "hidden_size": ("hidden_size",),
     "routed_expert_hidden_size": ("routed_expert_hidden_size",),
@@ -121,7 +121,7 @@ class _Reader:
 
     def block(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """A block's facts by the names of model files; whole where there are no errors among the findings."""
-        sources = [config, *(nested for key in _NESTED if isinstance(nested := config.get(key), dict))]
+        sources = [config, *(nested for key in NESTED if isinstance(nested := config.get(key), dict))]
         found = {fact: self._number(fact, names, sources) for fact, names in _SPELLINGS.items()}
         if found["moe_intermediate_size"] is None:
             found["moe_intermediate_size"] = self._number("moe_intermediate_size", ("intermediate_size",), sources)

@@ -33,6 +33,7 @@ _VERIFIER_SOURCES = (
     "recipe.py",
     "workload.py",
     "backends",
+    "checkpoint",
     "verify",
 )
 

@@ -18,7 +18,8 @@ from moeshapes.verify.job import Job
 from moeshapes.verify.numerics import PROTOCOL, Judgement, Target, by_token, judge, target_of, worst_of
 from moeshapes.verify.poison import Poison
 from moeshapes.verify.runs import FULL_RUNS_UP_TO, A, Run, runs_of
-from moeshapes.workload import Call, Layer, draw_calls, draw_layer
+from moeshapes.verify.source import layer_of
+from moeshapes.workload import Call, Layer, draw_calls
 
 _SENTINEL = 1.0
 _ROWS_AFTER = 3
@@ -27,7 +28,7 @@ _ROWS_AFTER = 3
 
 @dataclass
 class LayerCache:
-    """The last layer that was drawn and prepared, since neighbouring jobs share it."""
+    """The last layer that was drawn or read, and prepared, since neighbouring jobs share it."""
 
     key: str = ""
     layer: Layer | None = None
@@ -36,7 +37,7 @@ class LayerCache:
     def get(self, job: Job, backend: Backend) -> tuple[Layer, Prepared]:
         if self.key != job.layer_key or self.layer is None or self.prepared is None:
             self.layer = self.prepared = None
-            self.layer = draw_layer(job.problem, job.seed, torch.device(job.device), job.max_elements)
+            self.layer = layer_of(job)
             self.prepared = backend.prepare(self.layer)
             self.key = job.layer_key
         return self.layer, self.prepared
@@ -83,6 +84,7 @@ def check(job: Job, backend: Backend, cache: LayerCache, progress: Callable[[], 
         "stages": stages,
         "probes": _probe_share(layer.problem, len(probed)),
         "weight_sets": len(layer.w1),
+        **({"weights": dict(layer.origin)} if layer.origin else {}),
         "baseline": baseline,
     }
     if reasons:

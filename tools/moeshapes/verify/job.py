@@ -13,6 +13,15 @@ from moeshapes.verify.lookup import NO_LOOKUP, Lookup
 
 
 @dataclass(frozen=True)
+class Weights:
+    """A layer of a checkpoint, by its name or the end of it, as a rank of those that serve it holds it."""
+
+    folder: str
+    layer: str
+    rank: int = 0
+
+
+@dataclass(frozen=True)
 class Job:
     """What a worker is asked to verify.
 
@@ -20,7 +29,8 @@ class Job:
     are the true token counts to run at bucket `token`. `max_elements` bounds the distinct weights drawn.
     `thorough` asks for all runs. `gpu` is the kind of GPU (gpus.Gpu.kind) whose workers take it, empty for the CPU's.
     `env` is the environment that serving sets: a library reads parts of it when it is imported, so that jobs of another
-    one need another process. `lookup` is what the merged tables hold for the key beside the row.
+    one need another process. `lookup` is what the merged tables hold for the key beside the row. `weights` are drawn
+    for None.
     """
 
     id: str
@@ -38,11 +48,14 @@ class Job:
     gpu: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     lookup: Lookup = NO_LOOKUP
+    weights: Weights | None = None
 
     @property
     def layer_key(self) -> str:
         """Jobs of equal layer_key share their weights and their environment."""
-        parts = [self.problem.as_json(), self.backend, self.device, self.seed, self.max_elements, dict(self.env)]
+        weights = None if self.weights is None else asdict(self.weights)
+        drawn = [self.problem.as_json(), self.backend, self.device, self.seed, self.max_elements]
+        parts = [*drawn, dict(self.env), weights]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def to_json(self) -> str:
@@ -53,4 +66,5 @@ class Job:
         data = json.loads(text)
         lookup = Lookup(**{name: tuple(cells) for name, cells in data["lookup"].items()})
         counts, problem = tuple(data["counts"]), Problem.from_json(data["problem"])
-        return cls(**{**data, "counts": counts, "problem": problem, "lookup": lookup})
+        weights = None if data["weights"] is None else Weights(**data["weights"])
+        return cls(**{**data, "counts": counts, "problem": problem, "lookup": lookup, "weights": weights})
