@@ -24,6 +24,7 @@ _SHOWN = 160
 _VERIFIER_SOURCES = (
     "activation.py",
     "arithmetic.py",
+    "dispatch.py",
     "kernel_grammar.py",
     "kernel_name.py",
     "oracle.py",

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from moeshapes.backends.production.installed import aiter_version
 from moeshapes.verify.child import child_environment
 
 DEVICE_NODES = ("nvidia[0-9]*", "kfd")
@@ -20,7 +21,10 @@ _LIST_WITHIN_S = 120.0
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU as torch numbers it. `memory` in bytes; `triton` is empty where it is not installed."""
+    """A GPU as torch numbers it. `memory` in bytes; `triton` and `aiter` are empty where they are not installed.
+
+    `aiter` is its commit, or the version of a build that does not tell its commit.
+    """
 
     index: int
     gfx: str
@@ -29,6 +33,7 @@ class Gpu:
     memory: int
     driver: str
     triton: str
+    aiter: str = ""
 
     @property
     def kind(self) -> str:
@@ -96,6 +101,7 @@ def describe(index: int) -> Gpu:
         memory=properties.total_memory,
         driver=driver_version(),
         triton=_triton_version(),
+        aiter=aiter_version(),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from typing import Any
 
@@ -17,7 +17,8 @@ from moeshapes.row import Key, TunedRow
 from moeshapes.use import Use
 from moeshapes.verify.job import Job
 from moeshapes.verify.judgeable import why_not_judged
-from moeshapes.verify.site import WITHOUT_GPU, Placement, Site
+from moeshapes.verify.merged_tables import MergedTables
+from moeshapes.verify.site import PRODUCTION, WITHOUT_GPU, Placement, Site
 
 DEFAULT_PLAN_BUCKETS = (1, 8)
 SEED = 20260822
@@ -58,14 +59,30 @@ class Planned:
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class _Circumstances:
+    """What is the same for all subjects of a plan."""
+
+    versions: Mapping[str, str]
+    site: Site
+    merged: MergedTables
+
+
 def plan(
-    declarations: Declarations, rows: Iterable[TunedRow], with_defaults: bool, site: Site = WITHOUT_GPU
+    declarations: Declarations,
+    rows: Iterable[TunedRow],
+    with_defaults: bool,
+    site: Site = WITHOUT_GPU,
+    merged: MergedTables | None = None,
 ) -> list[Planned]:
-    """Every row under every declared use of its key and, `with_defaults`, a default plan of every (shape, use)."""
-    versions = versions_in_use()
-    planned = [_planned(subject, reason, versions, site) for subject, reason in _row_subjects(declarations, rows)]
+    """Every row under every declared use of its key and, `with_defaults`, a default plan of every (shape, use).
+
+    `merged` are the tables that AITER's lookups find rows in, where AITER runs.
+    """
+    here = _Circumstances(versions_in_use(), site, merged or MergedTables())
+    planned = [_planned(subject, reason, here) for subject, reason in _row_subjects(declarations, rows)]
     if with_defaults:
-        planned += [_planned(subject, "", versions, site) for subject in _default_subjects(declarations)]
+        planned += [_planned(subject, "", here) for subject in _default_subjects(declarations)]
     return planned
 
 
@@ -122,14 +139,29 @@ def _default_subjects(declarations: Declarations) -> Iterator[Subject]:
                 yield subject
 
 
-def _planned(subject: Subject, reason: str, versions: Mapping[str, str], site: Site) -> Planned:
+def _planned(subject: Subject, reason: str, here: _Circumstances) -> Planned:
     launch = None if subject.row is None else subject.row.launch()
-    place = site.place(subject.key, launch)
+    place = here.site.place(subject.key, launch)
     if reason or place.refused:
         return Planned(subject, None, reason or place.refused)
-    if place.gpu is not None:
-        versions = {**versions, "triton": place.gpu.triton or "none"}
-    return Planned(subject, _job(subject, launch, place, versions), note=place.note, versions=versions)
+    versions = {**here.versions, **_library_version(place)}
+    job = _job(subject, launch, place, versions)
+    if place.backend == PRODUCTION:
+        job = _for_aiter(job, subject, here.merged)
+    return Planned(subject, job, note=place.note, versions=versions)
+
+
+def _library_version(place: Placement) -> dict[str, str]:
+    """Of what brings the kernels."""
+    if place.gpu is None:
+        return {}
+    return {"aiter": place.gpu.aiter} if place.backend == PRODUCTION else {"triton": place.gpu.triton or "none"}
+
+
+def _for_aiter(job: Job, subject: Subject, merged: MergedTables) -> Job:
+    """The job with what AITER's dispatch depends on beside the call; so does what its result vouches for."""
+    lookup = merged.lookup(subject.key, subject.row)
+    return replace(job, id=digest([job.id, asdict(lookup)]), env=dict(subject.use.env), lookup=lookup)
 
 
 def _job(subject: Subject, launch: dict[str, Any] | None, place: Placement, versions: Mapping[str, str]) -> Job:

@@ -10,7 +10,7 @@ from moeshapes.kernel_name import parse
 from moeshapes.row import Key
 from moeshapes.verify.gpus import NO_GPUS, Gpu, LocalGpus, kind_of
 
-AUTO, EMULATE, PORTABLE = BACKENDS = ("auto", "emulate", "portable")
+AUTO, EMULATE, PORTABLE, PRODUCTION = BACKENDS = ("auto", "emulate", "portable", "production")
 EMULATED_UP_TO, ON_GPU_UP_TO = 256, 4096
 
 
@@ -35,21 +35,29 @@ class Site:
         """Where the row of these launch fields, or for None what runs at `key` without a row, is verified."""
         if self.backend == EMULATE:
             return _emulated(key)
-        if not _is_portable(key, launch):
-            return self._refused("not a row of the portable kernels") or _emulated(key)
+        backend = PORTABLE if _is_portable(key, launch) else PRODUCTION
+        if self.backend not in (AUTO, backend):
+            return Placement(self.backend, refused=_NOT_OF[self.backend])
         kind = kind_of(key.gfx, key.cu_num)
         gpu = self.local.of_kind(kind)
-        if gpu is not None:
-            return _on_gpu(key, gpu)
-        missing = f"no {kind} GPU is here" + (f": {self.local.problem}" if self.local.problem else "")
-        return self._refused(missing) or _emulated(key, missing)
+        missing = self._missing(kind) if gpu is None else _lacks(gpu) if backend == PRODUCTION else ""
+        if gpu is not None and not missing:
+            return _on_gpu(key, gpu, backend)
+        if self.backend == backend:
+            return Placement(backend, refused=missing)
+        # That AITER's rows are emulated goes without saying where there is none of its GPUs.
+        return _emulated(key, missing if backend == PORTABLE or gpu is not None else "")
 
-    def _refused(self, reason: str) -> Placement | None:
-        """A refusal where nothing but the portable backend will do."""
-        return Placement(PORTABLE, refused=reason) if self.backend == PORTABLE else None
+    def _missing(self, kind: str) -> str:
+        return f"no {kind} GPU is here" + (f": {self.local.problem}" if self.local.problem else "")
 
 
 WITHOUT_GPU = Site()
+_NOT_OF = {PORTABLE: "not a row of the portable kernels", PRODUCTION: "a row of the portable kernels, not of AITER's"}
+
+
+def _lacks(gpu: Gpu) -> str:
+    return "" if gpu.aiter else f"AITER is not installed beside the {gpu.kind} GPU"
 
 
 def _is_portable(key: Key, launch: Mapping[str, Any] | None) -> bool:
@@ -60,10 +68,10 @@ def _is_portable(key: Key, launch: Mapping[str, Any] | None) -> bool:
     return name is not None and name.family.startswith("triton_moe")
 
 
-def _on_gpu(key: Key, gpu: Gpu) -> Placement:
+def _on_gpu(key: Key, gpu: Gpu, backend: str) -> Placement:
     too_large = key.shape.token > ON_GPU_UP_TO
     limit = f"judged up to {ON_GPU_UP_TO} tokens on a GPU: references of more take too much memory" if too_large else ""
-    return Placement(PORTABLE, gpu, refused=limit)
+    return Placement(backend, gpu, refused=limit)
 
 
 def _emulated(key: Key, note: str = "") -> Placement:

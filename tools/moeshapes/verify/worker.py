@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
 import torch
@@ -21,6 +21,7 @@ from moeshapes.backends.base import Backend
 from moeshapes.verify.check import LayerCache, check
 from moeshapes.verify.gpus import describe
 from moeshapes.verify.job import Job
+from moeshapes.verify.site import PRODUCTION
 
 
 def load_backend(name: str) -> Backend:
@@ -33,6 +34,10 @@ def load_backend(name: str) -> Backend:
         from moeshapes.backends.portable.backend import PortableBackend
 
         return PortableBackend()
+    if name == PRODUCTION:
+        from moeshapes.backends.production.backend import ProductionBackend
+
+        return ProductionBackend()
     raise ValueError(f"no backend is called {name}")
 
 
@@ -60,6 +65,8 @@ def serve(jobs: TextIO, answers: TextIO, backend_of: Callable[[str], Backend]) -
     for line in jobs:
         job = Job.from_json(line)
         try:
+            if job.backend == PRODUCTION:
+                _adopt(job.env)
             if job.backend not in backends:
                 backends[job.backend] = backend_of(job.backend)
             backend = backends[job.backend]
@@ -71,6 +78,13 @@ def serve(jobs: TextIO, answers: TextIO, backend_of: Callable[[str], Backend]) -
             answer(job=job.id, error=f"{type(error).__name__}: {error}")
         else:
             answer(job=job.id, result=result)
+
+
+def _adopt(env: Mapping[str, str]) -> None:
+    """Makes the environment the job's before AITER is imported; raises where it was imported in another one."""
+    from moeshapes.backends.production.environment import adopt
+
+    adopt(env)
 
 
 def _device(name: str) -> dict[str, Any]:

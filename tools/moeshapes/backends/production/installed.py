@@ -7,8 +7,6 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
-from moeshapes.git import GitError, open_git
-
 PACKAGE = "aiter"
 UNKNOWN = "unknown"
 _DISTRIBUTION = "amd-aiter"
@@ -38,6 +36,8 @@ def aiter_version() -> str:
 
 def _commit_of_checkout(top: Path) -> str:
     """Only where the repository is AITER's own: an environment may lie within another one."""
+    from moeshapes.git import GitError, open_git  # workers do without
+
     try:
         git = open_git(top)
         return "" if git.prefix else git.commit("HEAD")
