@@ -49,7 +49,7 @@ class Reader(AbstractContextManager["Reader"]):
         """
         try:
             held = self._shard(entry.shard).get_slice(entry.name)
-            found: Tensor = held[where] if where else held[:] if entry.shape else held[...]
+            found: Tensor = held[where]
         except (SafetensorError, OSError, RuntimeError) as error:
             raise CheckpointError([unreadable(self.index.path(entry.shard), error)]) from error
         self.tensors.add(entry.name)

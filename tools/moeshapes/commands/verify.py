@@ -14,6 +14,7 @@ from moeshapes.commands.options import format_option, root_option
 from moeshapes.commands.outcome import show
 from moeshapes.commands.progress import progress
 from moeshapes.commands.sign import sign_attested, sign_option
+from moeshapes.commands.weights import asked_layer, take_weights, weights_line, weights_options
 from moeshapes.files import write_atomically, write_where_told
 from moeshapes.findings import Finding, has_errors, printable, render
 from moeshapes.record import RECORDS, REPORT, RecordStore
@@ -30,6 +31,7 @@ from moeshapes.verify.summary import closing_line, details, markdown, table
 @click.option("--backend", type=click.Choice(BACKENDS), default=AUTO, show_default=True)
 @click.option("--fresh", is_flag=True, help="Judge again what stored records vouch for.")
 @click.option("--summary", type=click.Path(dir_okay=False, path_type=Path), help="Also write a markdown summary there.")
+@weights_options
 @sign_option
 @root_option
 @format_option
@@ -38,6 +40,9 @@ def command(
     backend: str,
     fresh: bool,
     summary: Path | None,
+    weights: Path | None,
+    layer: str | None,
+    rank: int,
     key: Path | None,
     root: Path,
     style: str,
@@ -46,10 +51,16 @@ def command(
 
     With TABLES, judge the rows of those tuned CSVs alone. Rows of triton_moe kernels run on a GPU of their kind where
     there is one and read `proven`; others are emulated: that proves a recipe and this harness, never the silicon.
+
+    With --weights, judge what has the shape of that layer, with its weights, its norm and its router.
     """
     started = time.monotonic()
+    stored, damage = asked_layer(weights, layer)
+    if damage:
+        return show(damage, style)
     site = Site(backend, LocalGpus() if backend == EMULATE else local_gpus())
     planned, findings = plan_of(root, tables, site)
+    planned = take_weights(planned, stored, rank) if stored else planned
     if findings and style != "json":
         show(findings, style)
     with progress("verify", sum(item.job is not None for item in planned)) as report:
@@ -69,7 +80,7 @@ def command(
     if style == "json":
         click.echo(_as_json(findings, results))
     else:
-        click.echo("\n".join(part for part in (table(results), details(results)) if part))
+        click.echo("\n".join(part for part in (table(results), details(results), weights_line(results)) if part))
     click.echo(closing_line(results, seconds), err=style == "json")
     wrong = has_errors(findings) or any(result.status in (FAIL, ERROR) for result in results)
     return FINDINGS if wrong else NOTHING_FOUND

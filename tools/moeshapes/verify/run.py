@@ -87,6 +87,8 @@ def _verified(item: Planned, outcome: Outcome, store: RecordStore, time: datetim
     if result is None:
         return Verified(subject, ERROR, note=outcome.error)
     record = record_of(item, outcome.job, result, time)
-    # A failure on the row's own GPU takes the place of older evidence that it works.
-    saved = store.save(record, attested_name(subject) if is_attested(subject.key, result) else "")
+    # A failure on the row's own GPU takes the place of older evidence that it works. What a checkpoint's weights show
+    # is kept beside it: who reads the record has not the checkpoint.
+    named = is_attested(subject.key, result) and outcome.job.weights is None
+    saved = store.save(record, attested_name(subject) if named else "")
     return Verified(subject, record["status"], record, note="; ".join(record["reasons"]) or item.note, saved=saved)
