@@ -27,6 +27,13 @@ moe:
   - {block: target, tokens: [1, 8]}
 """
 TABLE = "generated/aiter/configs/model_configs/tiny_tuned_fmoe.csv"
+PORTABLE_SHAPE = SHAPE.replace("tiny_untuned", "triton_tiny_untuned").replace(
+    "[{gfx: gfx950, cu_num: 256}]", "[{gfx: gfx950, cu_num: 256}, {gfx: sm_90, cu_num: 132}]"
+)
+PORTABLE_TABLE = "generated/triton/triton_tiny_tuned_fmoe.csv"
+PORTABLE_KERNELS = tuple(
+    f"triton_moe{stage}_afp4_wfp4_bf16_t16x64x128_w4_s2{mode}" for stage, mode in ((1, ""), (2, "_reduce"))
+)
 
 
 def tuned_cells(token: int = 8, **cells: str) -> dict[str, str]:
@@ -49,8 +56,31 @@ def tuned_line(token: int = 8, **cells: str) -> str:
     return line(**tuned_cells(token, **cells))
 
 
+def portable_cells(token: int = 8, **cells: str) -> dict[str, str]:
+    """Cells of a row of portable kernels for an H200."""
+    first, second = PORTABLE_KERNELS
+    own = {"gfx": "sm_90", "cu_num": "132", "kernelName1": first, "kernelName2": second}
+    return tuned_cells(token, **{**own, **cells})
+
+
+def portable_line(token: int = 8, **cells: str) -> str:
+    return line(**portable_cells(token, **cells))
+
+
+def portable_row(token: int = 8, **cells: str) -> TunedRow:
+    return row(**portable_cells(token, **cells))
+
+
 def tuned_row(token: int = 8, **cells: str) -> TunedRow:
     return row(**tuned_cells(token, **cells))
+
+
+def write_both_backends(root: Path, *lines: str) -> Path:
+    """The shape in AITER's table and in one of the portable kernels, which has the given tuned lines."""
+    write_repository(root, {"tiny/tp2": SHAPE, "tiny/tp2-triton": PORTABLE_SHAPE}, {"tiny": MODEL})
+    if lines:
+        write(root / PORTABLE_TABLE, text(*lines))
+    return root
 
 
 def write_small_repository(root: Path, *lines: str, model: str = MODEL) -> Path:

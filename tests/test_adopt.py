@@ -11,10 +11,13 @@ from moeshapes.expand import Declarations, DeclaredRow
 from moeshapes.findings import Place
 from moeshapes.keys import check_keys
 from moeshapes.policy import Deny
+from moeshapes.repository import load_declarations
 from moeshapes.row import TunedRow
 from moeshapes.shape import Gpu
 from moeshapes.table import Table, read_table, read_tuned_rows
 from moeshapes.use import Use
+from small_repository import PORTABLE_TABLE, portable_line, tuned_line, write_both_backends
+from small_repository import TABLE as TINY
 from table_text import STAGE1, STAGE2, line, row, table, text, write
 
 CSV = "glm5_fp4_untuned_fmoe.csv"
@@ -53,6 +56,28 @@ def test_a_new_table_has_the_current_header(tmp_path: Path) -> None:
 def test_the_general_table_stands_above_the_models(tmp_path: Path) -> None:
     result = adopt_all(table(line()), tmp_path, declare(row(), csv="untuned_fmoe.csv"))
     assert result.written == (tmp_path / CONFIGS / "tuned_fmoe.csv",)
+
+
+def test_rows_go_to_the_table_of_their_kernels(tmp_path: Path) -> None:
+    """A key may have a row of AITER's and one of the portable kernels, out of one source."""
+    declarations, _ = load_declarations(write_both_backends(tmp_path))
+    on_amd = {"gfx": "gfx950", "cu_num": "256"}
+    source = table(tuned_line(8), portable_line(8, **on_amd), portable_line(8))
+    result = adopt_all(source, tmp_path, declarations)
+    assert result.findings == ()
+    assert result.written == (tmp_path / TINY, tmp_path / PORTABLE_TABLE)
+    assert (tmp_path / PORTABLE_TABLE).read_bytes() == text(portable_line(8, **on_amd), portable_line(8))
+    assert (tmp_path / TINY).read_bytes() == text(tuned_line(8))
+
+
+def test_a_row_that_is_declared_for_the_other_kernels_is_refused(tmp_path: Path) -> None:
+    write_both_backends(tmp_path)
+    (tmp_path / "shapes/tiny/tp2-triton.yaml").unlink()
+    declarations, _ = load_declarations(tmp_path)
+    on_amd = portable_line(8, gfx="gfx950", cu_num="256")
+    (finding,) = adopt_all(table(on_amd), tmp_path, declarations).findings
+    assert finding.rule.name == "undeclared-row"
+    assert finding.message.endswith(" for the portable kernels")
 
 
 def test_an_old_header_is_brought_up_to_date(tmp_path: Path) -> None:

@@ -60,8 +60,8 @@ def test_one_row_may_have_several_uses(tmp_path: Path) -> None:
     assert not findings
     (one, _) = declarations.csvs["demo_untuned_fmoe.csv"]
     key = Key("gfx950", 256, one)
-    assert [use.id for use in declarations.uses_of(key)] == ["demo/a#target+zeros", "demo/b#target+arguments"]
-    assert declarations.uses_of(Key("gfx942", 304, one)) == ()
+    assert [declared.use.id for declared in declarations.of(key)] == ["demo/a#target+zeros", "demo/b#target+arguments"]
+    assert declarations.of(Key("gfx942", 304, one)) == declarations.of(key, portable=True) == ()
 
 
 def test_pads_make_no_second_use_where_nothing_is_padded(tmp_path: Path) -> None:
@@ -100,13 +100,29 @@ def test_a_row_stands_in_one_file_unless_for_other_gpus(tmp_path: Path) -> None:
     assert not findings
 
 
+def test_a_key_may_have_a_row_of_aiters_and_one_of_the_portable_kernels(tmp_path: Path) -> None:
+    portable = ZEROS.replace("demo_untuned", "triton_demo_untuned")
+    declarations, findings = declared(tmp_path, a=ZEROS + DENY, b=portable)
+    assert not findings
+    key = Key("gfx950", 256, declarations.rows[0].row)
+    assert [declared.use.id for declared in declarations.of(key)] == ["demo/a#target+zeros"]
+    assert [declared.use.id for declared in declarations.of(key, portable=True)] == ["demo/b#target+zeros"]
+    assert [bool(declarations.of(key, portable)[0].deny) for portable in (False, True)] == [True, False]
+
+
+def test_the_portable_kernels_stand_in_one_table_too(tmp_path: Path) -> None:
+    one, other = (ARGUMENTS.replace("demo_untuned", name) for name in ("triton_a_untuned", "triton_b_untuned"))
+    _, findings = declared(tmp_path, a=one, b=other.replace("arguments", "zeros"))
+    assert {finding.rule.name for finding in findings} == {"row-in-two-files"}
+
+
 def test_policies_of_one_key_agree(tmp_path: Path) -> None:
     _, findings = declared(tmp_path / "one", a=ZEROS + DENY, b=ARGUMENTS)
     assert seen(findings) == [("policy-conflict", f"shapes/demo/{name}.yaml:8:30") for name in "ab"]
     declarations, findings = declared(tmp_path / "both", a=ZEROS + DENY, b=ARGUMENTS + DENY.replace("NaN", "same"))
     assert not findings
-    (deny,) = declarations.policy_of(Key("gfx950", 256, declarations.rows[0].row))
-    assert deny.match == {"stage": 1}
+    key = Key("gfx950", 256, declarations.rows[0].row)
+    assert [[deny.match for deny in declared.deny] for declared in declarations.of(key)] == [[{"stage": 1}]] * 2
 
 
 def test_unknown_models_and_blocks_are_named(tmp_path: Path) -> None:

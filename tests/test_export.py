@@ -14,7 +14,14 @@ from moeshapes.export import ExportResult, plan_export, write_export
 from moeshapes.repository import load_declarations
 from moeshapes.row import UNTUNED_COLUMNS
 from process import run_moeshapes
-from small_repository import TABLE, tuned_cells, tuned_line, write_small_repository
+from small_repository import (
+    TABLE,
+    portable_line,
+    tuned_cells,
+    tuned_line,
+    write_both_backends,
+    write_small_repository,
+)
 from table_text import line, text, untuned_line, write
 
 UNTUNED = "aiter/configs/model_configs/tiny_untuned_fmoe.csv"
@@ -65,6 +72,12 @@ def test_files_that_are_not_there_are_made(ours: Path, checkout: Path) -> None:
     assert (checkout / UNTUNED).read_bytes() == untuned_text(untuned(1), untuned(8))
     assert (checkout / TUNED).read_bytes() == (ours / TABLE).read_bytes()
     assert exported(ours, checkout).changes == ()
+
+
+def test_rows_of_the_portable_kernels_stay_here(checkout: Path, tmp_path: Path) -> None:
+    ours = write_both_backends(tmp_path / "ours", portable_line(8), portable_line(8, gfx="gfx950", cu_num="256"))
+    assert [change.name for change in exported(ours, checkout).changes] == [UNTUNED]
+    assert not [name for name in snapshot(checkout) if "triton" in name]
 
 
 def test_untuned_rows_are_added_and_nothing_else_moves(ours: Path, checkout: Path) -> None:

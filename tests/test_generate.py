@@ -12,6 +12,8 @@ GENERAL = "generated/aiter/configs/untuned_fmoe.csv"
 RULES = "generated/RULES.md"
 DEMO = "generated/aiter/configs/model_configs/demo_untuned_fmoe.csv"
 
+TRITON = "generated/triton/triton_demo_untuned_fmoe.csv"
+
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
@@ -105,11 +107,24 @@ def test_a_surplus_file_is_named_and_removed(repository: Path) -> None:
     assert check(repository) == []
 
 
+def test_tables_of_the_portable_kernels_stand_apart(repository: Path) -> None:
+    portable = SHAPE.replace("csv: demo", "csv: triton_demo").replace("gfx950, cu_num: 256", "sm_90, cu_num: 132")
+    (repository / "shapes/demo/tp4-triton.yaml").write_text(portable)
+    assert generate(repository, check=False).written == [TRITON]
+    assert (repository / TRITON).read_bytes() == (repository / DEMO).read_bytes()
+    (repository / TRITON).write_text("token\n")
+    assert seen(repository) == [f"stale-file {TRITON}:1"]
+    (repository / "shapes/demo/tp4-triton.yaml").unlink()
+    assert seen(repository) == [f"surplus-file {TRITON}"]
+    assert generate(repository, check=False).removed == [TRITON]
+    assert check(repository) == []
+
+
 def test_measured_files_are_never_touched(repository: Path) -> None:
     measured = [
         repository / "generated/aiter/configs/model_configs/demo_tuned_fmoe.csv",
         repository / "generated/records/demo_tuned_fmoe.csv/record.json",
-        repository / "generated/triton/demo_untuned.csv",
+        repository / "generated/triton/triton_demo_tuned_fmoe.csv",
     ]
     for path in measured:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -139,6 +154,17 @@ def test_a_linked_folder_is_not_written_through(repository: Path, tmp_path: Path
     result = generate(repository, check=False)
     assert [finding.rule.name for finding in result.findings] == ["linked-folder"]
     assert (elsewhere / "demo_untuned_fmoe.csv").read_text() == "theirs"
+
+
+@pytest.mark.parametrize("linked", ["generated", "generated/triton"])
+def test_a_link_is_named_once_whatever_stands_behind_it(repository: Path, tmp_path: Path, linked: str) -> None:
+    path, elsewhere = repository / linked, tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    if path.exists():
+        path.rename(elsewhere / "moved")
+    path.symlink_to(elsewhere)
+    assert [str(finding.place) for finding in generate(repository, check=False).findings] == [linked]
+    assert list(elsewhere.rglob("*.csv")) == list((elsewhere / "moved").rglob("*.csv"))
 
 
 def test_a_linked_file_is_replaced_and_its_target_left(repository: Path, tmp_path: Path) -> None:

@@ -44,6 +44,14 @@ def test_equal_sets_of_rows_are_at_parity_in_any_order(tmp_path: Path) -> None:
     )
 
 
+def test_rows_of_the_portable_kernels_are_not_aiters(tmp_path: Path) -> None:
+    portable = SHAPE.replace("csv: demo", "csv: triton_demo")
+    write_repository(tmp_path, {"demo/tp4-triton": portable})
+    result = compared(tmp_path, HEADER + upstream_row(32) + upstream_row(1))
+    assert result.findings == ()
+    assert [file.csv for file in result.files] == ["demo_untuned_fmoe.csv"]
+
+
 def test_a_row_that_no_shape_declares_is_named_at_its_line(tmp_path: Path) -> None:
     result = compared(tmp_path, HEADER + upstream_row(1) + upstream_row(64) + upstream_row(32))
     (finding,) = result.findings

@@ -14,9 +14,14 @@ SITUV2 = Block(4096, 2048, 8, 2, 0, "situv2", situ_beta=4.0, situ_linear_beta=25
 
 
 def unasked(
-    block: Block, recipe: str, tokens: str, more: str = "", gpus: str = "[{gfx: gfx950, cu_num: 256}]"
+    block: Block,
+    recipe: str,
+    tokens: str,
+    more: str = "",
+    gpus: str = "[{gfx: gfx950, cu_num: 256}]",
+    csv: str = "d_untuned_fmoe.csv",
 ) -> list[Finding]:
-    text = f"model: d\ntp: 1\ncsv: d_untuned_fmoe.csv\ngpus: {gpus}\nrecipe: {recipe}\n{more}\n"
+    text = f"model: d\ntp: 1\ncsv: {csv}\ngpus: {gpus}\nrecipe: {recipe}\n{more}\n"
     text += f"moe: [{{block: b, tokens: {tokens}}}]\n"
     shape, findings = read_shape("demo/x", sound_document(text))
     assert not findings
@@ -51,6 +56,12 @@ def test_each_architecture_is_judged() -> None:
     gpus = "[{gfx: gfx950, cu_num: 256}, {gfx: gfx942, cu_num: 304}, {gfx: gfx942, cu_num: 80}]"
     (finding,) = unasked(SILU, "a8w4", "512", "gate_mode: interleave", gpus)
     assert finding.message.startswith("on gfx942 no call of bucket 512 ")
+
+
+def test_only_aiter_is_asked() -> None:
+    """Rows of the portable kernels are looked up under the recipe's own formats; AITER is on AMD GPUs alone."""
+    assert not unasked(SILU, "a8w4", "8", csv="triton_d_untuned_fmoe.csv")
+    assert not unasked(SILU, "a8w4", "8", gpus="[{gfx: sm_90, cu_num: 132}]")
 
 
 def test_tokens_that_no_call_has_are_left_to_another_rule() -> None:

@@ -13,11 +13,11 @@ from moeshapes.expand import Declarations, row_order
 from moeshapes.files import write_together
 from moeshapes.findings import Finding, Place, has_errors, ordered, printable
 from moeshapes.linked_folder import linked_folders
-from moeshapes.repository import MODEL_CONFIGS, csv_path, tuned_name
+from moeshapes.repository import TABLE_FOLDERS, csv_path, tuned_name
 from moeshapes.row import TunedRow
 from moeshapes.rule import Rule, Severity
 from moeshapes.rules import lint_rows
-from moeshapes.rules.declared import UNDECLARED
+from moeshapes.rules.declared import UNDECLARED, undeclared
 from moeshapes.table import Line, Table, key_of, parse_table, read_table
 from moeshapes.table_merge import Change, Identity, changes_of, merge
 
@@ -66,7 +66,7 @@ def adopt(source: Table, rows: Sequence[TunedRow], note: str, root: Path, declar
 
     A row displaces the one of the same key and tag. Other rows and unknown columns stay; rows stand in canonical order.
     """
-    findings = [*linked_folders(root, MODEL_CONFIGS), *_objections(source, rows, note, declarations)]
+    findings = [*linked_folders(root, *TABLE_FOLDERS), *_objections(source, rows, note, declarations)]
     updates: list[tuple[str, Table, list[Change]]] = []
     for name, chosen in _by_target(rows, declarations).items():
         csv = csv_path(name)
@@ -96,12 +96,12 @@ def _objections(source: Table, rows: Sequence[TunedRow], note: str, declarations
     lines = {row.place.line for row in rows}
     yield from (finding for finding in source.findings if finding.place.line in lines)
     yield from (found for found in lint_rows(rows, declarations) if found.rule.severity is Severity.ERROR)
-    places: defaultdict[Identity, list[Place]] = defaultdict(list)
+    places: defaultdict[tuple[Identity, bool], list[Place]] = defaultdict(list)
     for row in rows:
-        places[row.key, row.tag].append(row.place)
-        if row.key not in declarations.by_key:
-            yield Finding(UNDECLARED, row.place, f"no shape declares {row.key}")
-    for (key, _), same in places.items():
+        places[(row.key, row.tag), row.is_portable].append(row.place)
+        if not declarations.of_row(row):
+            yield Finding(UNDECLARED, row.place, undeclared(row))
+    for ((key, _), _), same in places.items():
         for place in same if len(same) > 1 else ():
             others = ", ".join(str(other) for other in same if other != place)
             yield Finding(CHOSEN_TWICE, place, f"{key} is chosen at {others} too")
@@ -111,7 +111,7 @@ def _by_target(rows: Iterable[TunedRow], declarations: Declarations) -> Mapping[
     """The declared rows by the name of their tuned table."""
     targets: defaultdict[str, list[TunedRow]] = defaultdict(list)
     for row in rows:
-        declared = declarations.by_key.get(row.key)
+        declared = declarations.of_row(row)
         if declared:
             targets[tuned_name(declared[0].csv)].append(row)
     return dict(sorted(targets.items()))

@@ -47,10 +47,16 @@ COMPUTE_UNITS = {
     "gfx942": {"MI300X and MI325X": 304, "MI300A": 228, "MI308X": 80},
     "gfx950": {"MI350X and MI355X": 256, "MI350P": 128},
     "gfx1250": {"the one known": 256},
+    "sm_90": {"H100 SXM, H200 and GH200": 132, "H100 PCIe": 114, "H20": 78},
 }
 """Whole devices by architecture. Architectures without an entry are not judged."""
 
 _PARTITIONS = (1, 2, 3, 4, 6, 8)
+
+
+def has_aiter(gfx: str) -> bool:
+    """Whether AITER runs on the architecture: its kernels are for AMD GPUs."""
+    return gfx.startswith("gfx")
 
 
 def has_device(gfx: str, cu_num: int) -> bool:

@@ -12,9 +12,9 @@ from moeshapes.findings import Finding, Place
 from moeshapes.geometry import Geometry, geometry, unsaid_fusion
 from moeshapes.model import Block, Model
 from moeshapes.policy import Deny
-from moeshapes.reach import unasked_buckets
+from moeshapes.reach import missing_kernels, unasked_buckets
 from moeshapes.recipe import Format, torch_dtype
-from moeshapes.row import Key, UntunedRow
+from moeshapes.row import Key, TunedRow, UntunedRow, is_portable
 from moeshapes.rule import Rule, Severity
 from moeshapes.schema_check import nearest
 from moeshapes.shape import Entry, Gpu, Shape
@@ -63,6 +63,11 @@ class DeclaredRow:
     q_type: str = ""
 
     @property
+    def is_portable(self) -> bool:
+        """Whether tuned rows for it name portable kernels, and not AITER's."""
+        return is_portable(self.csv)
+
+    @property
     def written(self) -> UntunedRow:
         """The row as the untuned CSV has it."""
         return replace(self.row, q_type=self.q_type) if self.q_type else self.row
@@ -81,21 +86,28 @@ class Declarations:
     rows: tuple[DeclaredRow, ...]
 
     @cached_property
-    def by_key(self) -> Mapping[Key, tuple[DeclaredRow, ...]]:
-        """What is declared for each key: one DeclaredRow a use."""
-        declared: dict[Key, list[DeclaredRow]] = defaultdict(list)
+    def _by_key(self) -> Mapping[tuple[Key, bool], tuple[DeclaredRow, ...]]:
+        declared: dict[tuple[Key, bool], list[DeclaredRow]] = defaultdict(list)
         for row in self.rows:
             for key in row.keys:
-                declared[key].append(row)
+                declared[key, row.is_portable].append(row)
         return {key: tuple(rows) for key, rows in declared.items()}
 
-    def uses_of(self, key: Key) -> tuple[Use, ...]:
-        """The uses of a key; none where no shape declares it."""
-        return tuple(declared.use for declared in self.by_key.get(key, ()))
+    def of(self, key: Key, portable: bool = False) -> tuple[DeclaredRow, ...]:
+        """What is declared for a key of AITER's tables or of the portable kernels': one DeclaredRow a use."""
+        return self._by_key.get((key, portable), ())
 
-    def policy_of(self, key: Key) -> tuple[Deny, ...]:
-        """What the shapes of a key deny; they agree where the declarations have no findings."""
-        return next((declared.deny for declared in self.by_key.get(key, ()) if declared.deny), ())
+    def of_row(self, row: TunedRow) -> tuple[DeclaredRow, ...]:
+        """What is declared for a tuned row, by its key and its kernels; none where no shape declares it."""
+        return self.of(row.key, row.is_portable)
+
+    def uses_of(self, row: TunedRow) -> tuple[Use, ...]:
+        """The uses of a tuned row."""
+        return tuple(declared.use for declared in self.of_row(row))
+
+    def policy_of(self, row: TunedRow) -> tuple[Deny, ...]:
+        """What the shapes of a tuned row deny; they agree where the declarations have no findings."""
+        return next((declared.deny for declared in self.of_row(row) if declared.deny), ())
 
     @cached_property
     def csvs(self) -> Mapping[str, tuple[UntunedRow, ...]]:
@@ -118,6 +130,7 @@ def expand(models: Mapping[str, Model | None], shapes: Iterable[Shape]) -> tuple
     rows: list[DeclaredRow] = []
     known = tuple(shapes)
     for shape in known:
+        findings += missing_kernels(shape)
         for entry in shape.entries:
             declared, wrong = _expand_entry(shape, entry, models)
             rows += declared
@@ -212,9 +225,9 @@ def _uses(shape: Shape, entry: Entry, block: Block, dims: Geometry) -> list[Use]
 
 def _clashes(rows: Iterable[DeclaredRow]) -> Iterator[Finding]:
     """Declarations of one row that cannot both stand, reported at both places; all tokens of a pair together."""
-    by_row: dict[UntunedRow, list[DeclaredRow]] = defaultdict(list)
+    by_row: dict[tuple[UntunedRow, bool], list[DeclaredRow]] = defaultdict(list)
     for declared in rows:
-        by_row[declared.row].append(declared)
+        by_row[declared.row, declared.is_portable].append(declared)
     clashes: dict[tuple[Rule, str, str, bool, str], list[tuple[DeclaredRow, DeclaredRow]]] = defaultdict(list)
     for same in by_row.values():
         for one, other in combinations(same, 2):

@@ -1,4 +1,7 @@
-"""Exporting: declared and tuned rows into an AITER checkout, by key, leaving all else there as it is."""
+"""Exporting: declared and tuned rows of AITER's tables into a checkout of it, by key, leaving all else as it is.
+
+Rows of the portable kernels stay: AITER knows none of them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from moeshapes.line_fault import CRLF
 from moeshapes.lint import tuned_files
 from moeshapes.repository import CONFIGS, csv_path
 from moeshapes.root import name_from
-from moeshapes.row import UNTUNED_COLUMNS, UntunedRow
+from moeshapes.row import UNTUNED_COLUMNS, UntunedRow, is_portable
 from moeshapes.rule import Rule, Severity
 from moeshapes.table import Line, Table, read_table, read_tuned_rows, render_untuned
 from moeshapes.table_merge import Change, Identity, changes_of, identity_of, merge
@@ -74,7 +77,7 @@ def plan_export(root: Path, configs: Path, declarations: Declarations) -> Export
     checkout = configs.parent.parent if configs.parts[-2:] == ("aiter", "configs") else configs
     exporter = _Exporter(root, configs, checkout)
     changes = [
-        *(exporter.untuned(csv, rows) for csv, rows in sorted(declarations.csvs.items())),
+        *(exporter.untuned(csv, rows) for csv, rows in sorted(declarations.csvs.items()) if not is_portable(csv)),
         *(exporter.tuned(path) for path in tuned_files(root) if path.is_relative_to(root / CONFIGS)),
     ]
     findings = tuple(exporter.findings)

@@ -12,10 +12,11 @@ from itertools import zip_longest
 from pathlib import Path
 
 from moeshapes.expand import Declarations
+from moeshapes.family import TRITON
 from moeshapes.files import write_together
 from moeshapes.findings import Finding, Place, has_errors
 from moeshapes.linked_folder import linked_folders
-from moeshapes.repository import CONFIGS, MODEL_CONFIGS, csv_path, load_declarations
+from moeshapes.repository import CONFIGS, TABLE_FOLDERS, csv_path, load_declarations
 from moeshapes.rule import Rule, Severity
 from moeshapes.table import render_untuned
 
@@ -55,7 +56,7 @@ def generate(root: Path, check: bool) -> GenerateResult:
     Nothing is written where the declarations have errors. Raises OSError where a file cannot be read or written.
     """
     declarations, findings = load_declarations(root)
-    findings = [*findings, *linked_folders(root, MODEL_CONFIGS)]
+    findings = [*findings, *linked_folders(root, *TABLE_FOLDERS)]
     if has_errors(findings):
         return GenerateResult(findings)
     from moeshapes.rule_book import PATH, render_rules  # it imports whatever has rules, this module among them
@@ -78,11 +79,12 @@ def derived_tables(declarations: Declarations) -> Mapping[str, bytes]:
 
 
 def _untuned_files(root: Path) -> Iterator[str]:
-    for directory, folders, files in os.walk(root / CONFIGS):
-        folders.sort()
-        for file in sorted(files):
-            if "untuned" in file and file.endswith(".csv"):
-                yield Path(directory, file).relative_to(root).as_posix()
+    for top in (CONFIGS, TRITON):
+        for directory, folders, files in os.walk(root / top):
+            folders.sort()
+            for file in sorted(files):
+                if "untuned" in file and file.endswith(".csv"):
+                    yield Path(directory, file).relative_to(root).as_posix()
 
 
 def _content(path: Path) -> bytes | None:

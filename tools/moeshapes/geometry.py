@@ -167,8 +167,11 @@ _MX = _WidthRule(128, 128, "FlyDSL's stage 2 takes K in steps of 128 and drops a
 _BLOCK_SCALE = _WidthRule(128, 128, "one scale covers a block of 128")
 
 
-def _width_rule(recipe: Recipe) -> _WidthRule:
-    """Sources: contract 4.8, and the dims of every row that AITER publishes."""
+def _width_rule(recipe: Recipe, portable: bool) -> _WidthRule:
+    """Sources: contract 4.8, and the dims of every row that AITER publishes. Portable kernels mask their tiles."""
+    if portable:
+        block = max(recipe.block, 1)
+        return _WidthRule(block, block, f"one scale covers a block of {block}")
     if recipe.q_type is QType.PER_1X128:
         return _BLOCK_SCALE
     if recipe.q_type is QType.PER_1X32:
@@ -177,7 +180,7 @@ def _width_rule(recipe: Recipe) -> _WidthRule:
 
 
 def _widths(shape: Shape, entry: Entry, block: Block, found: Geometry) -> Iterator[Finding]:
-    rule = _width_rule(shape.recipe)
+    rule = _width_rule(shape.recipe, shape.is_portable)
     for dim, size in (("model_dim", found.model_dim), ("inter_dim", found.inter_dim)):
         multiple: int = getattr(rule, dim)
         if size % multiple:

@@ -173,6 +173,6 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 def _counts(misses: Counter[Key], declarations: Declarations) -> Iterator[str]:
     """A line a key, the most missed first: a shape that is declared and has no tuned row is a gap all the same."""
     for key, count in sorted(misses.items(), key=lambda item: (-item[1], item[0])):
-        declared = declarations.by_key.get(key)
+        declared = declarations.of(key)
         by = f"declared by {declared[0].use.deployment}, but serving has no row" if declared else "not declared"
         yield f"{count:6} × {key}: {by}"

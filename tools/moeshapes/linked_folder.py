@@ -17,9 +17,9 @@ LINKED_FOLDER = Rule(
 )  # fmt: skip
 
 
-def linked_folders(root: Path, folder: str) -> Iterator[Finding]:
-    """A finding for each part of the path `folder` below `root` that is there and is no folder of its own."""
-    for part in accumulate(folder.split("/"), "{}/{}".format):
+def linked_folders(root: Path, *folders: str) -> Iterator[Finding]:
+    """A finding for each part of these paths below `root` that is there and is no folder of its own."""
+    for part in dict.fromkeys(part for folder in folders for part in accumulate(folder.split("/"), "{}/{}".format)):
         path = root / part
         if path.is_symlink() or (path.exists() and not path.is_dir()):
             yield Finding(LINKED_FOLDER, Place(part), f"`{part}` is not a folder of this repository")

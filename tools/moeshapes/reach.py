@@ -1,10 +1,11 @@
-"""Uses that production never has: token buckets in which no call asks for the recipe's activation format."""
+"""Uses that production never has: on GPUs without kernels for them, or in token buckets that ask for another format."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from moeshapes.device import has_aiter
 from moeshapes.dispatch import (
     BF16_FP4_BOUND,
     BF16_FP8_BOUND,
@@ -17,6 +18,9 @@ from moeshapes.dispatch import (
 )
 from moeshapes.findings import Finding
 from moeshapes.model import Block
+from moeshapes.portable import why_no_kernels
+from moeshapes.recipe import fp8_is_fnuz
+from moeshapes.row import PORTABLE_PREFIX
 from moeshapes.rule import Rule, Severity
 from moeshapes.shape import Entry, Shape
 from moeshapes.yaml_text import listed_tokens
@@ -26,6 +30,19 @@ NOT_ASKED_FOR = Rule(
     what="No call with the tokens of a declared bucket asks for the recipe's activation format.",
     why="AITER chooses the format from gate mode, activation, token count and environment; the row is never hit.",
     fix="Set what makes AITER choose this format, or leave the buckets out with a reason.",
+)  # fmt: skip
+
+GPU_WITHOUT_AITER = Rule(
+    "MOE037", "gpu-without-aiter", Severity.ERROR,
+    what="A shape of one of AITER's tables lists a GPU that AITER does not run on.",
+    why="AITER's kernels are for AMD GPUs: no call on the GPU would ever look its rows up.",
+    fix="Serve it with the portable Triton kernels: a shape whose `csv` begins with `triton_`.",
+)  # fmt: skip
+NO_PORTABLE_KERNELS = Rule(
+    "MOE038", "no-portable-kernels", Severity.ERROR,
+    what="A shape of the portable Triton kernels has a recipe that they do not compute, or not on one of its GPUs.",
+    why="Whatever is tuned for its rows, nothing runs it.",
+    fix="Choose another recipe, or one of AITER's tables if AITER serves it.",
 )  # fmt: skip
 
 _SETTINGS = (
@@ -39,12 +56,39 @@ _SETTINGS = (
 )
 
 
+def missing_kernels(shape: Shape) -> Iterator[Finding]:
+    """A finding at each GPU of a shape that its kernels are not for, or one at a recipe that they do not compute."""
+    if not shape.is_sound("csv", "gpus", "recipe"):
+        return
+    if not shape.is_portable:
+        yield from _gpus_without_aiter(shape)
+    elif reason := why_no_kernels(shape.recipe, fnuz=False):
+        yield Finding(NO_PORTABLE_KERNELS, shape.document.place("recipe"), reason)
+    else:
+        for index, gpu in enumerate(shape.gpus):
+            if reason := why_no_kernels(shape.recipe, fp8_is_fnuz(gpu.gfx)):
+                place = shape.document.place("gpus", index, "gfx")
+                remedy = "Remove the GPU, or choose another recipe."
+                yield Finding(NO_PORTABLE_KERNELS, place, f"{gpu.gfx}: {reason}", remedy)
+
+
+def _gpus_without_aiter(shape: Shape) -> Iterator[Finding]:
+    mixed = any(has_aiter(gpu.gfx) for gpu in shape.gpus)
+    wanted = f"`csv: {PORTABLE_PREFIX}{shape.csv}`"
+    remedy = f"Move it to a shape file of its own with {wanted}" if mixed else f"Write {wanted}"
+    for index, gpu in enumerate(shape.gpus):
+        if not has_aiter(gpu.gfx):
+            message = f"`{gpu.gfx}` is no AMD GPU, and {shape.csv} is a table of AITER's"
+            place = shape.document.place("gpus", index, "gfx")
+            yield Finding(GPU_WITHOUT_AITER, place, message, f"{remedy}: the portable Triton kernels run there.")
+
+
 def unasked_buckets(shape: Shape, entry: Entry, block: Block) -> Iterator[Finding]:
-    """One finding for each architecture on which some of the entry's buckets never ask for the recipe."""
-    if not shape.is_sound("recipe", "gpus", "gate_mode", "env"):
+    """One finding for each architecture on which some of the entry's buckets never ask AITER for the recipe."""
+    if shape.is_portable or not shape.is_sound("csv", "recipe", "gpus", "gate_mode", "env"):
         return
     buckets = [token for token in entry.tokens if is_reachable_bucket(token)]
-    for gfx in sorted({gpu.gfx for gpu in shape.gpus}):
+    for gfx in sorted({gpu.gfx for gpu in shape.gpus if has_aiter(gpu.gfx)}):
         caller = Caller(gfx, shape.recipe, block.activation, shape.gate_mode, shape.env)
         missed = [bucket for bucket in buckets if not caller.reaches(bucket)]
         if missed:

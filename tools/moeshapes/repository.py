@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
 
-from moeshapes.document import load_document
+from moeshapes.document import Document, load_document, parse_document
 from moeshapes.expand import Declarations, expand
+from moeshapes.family import OWN_CONFIGS, TRITON
 from moeshapes.findings import Finding, Place
 from moeshapes.model import Model, read_model
+from moeshapes.row import is_portable
 from moeshapes.rule import Rule, Severity
 from moeshapes.shape import Shape, read_shape
 
 MODELS = "models"
 SHAPES = "shapes"
-CONFIGS = "generated/aiter/configs"
+CONFIGS = OWN_CONFIGS
 """AITER's aiter/configs: its general list stands here, the tables of single models in model_configs below."""
 MODEL_CONFIGS = f"{CONFIGS}/model_configs"
+TABLE_FOLDERS = (MODEL_CONFIGS, TRITON)
+"""Folders that tables are written into, and into those above them."""
 GENERAL_UNTUNED = "untuned_fmoe.csv"
 
 FILE_NAME = Rule(
@@ -28,12 +32,16 @@ FILE_NAME = Rule(
     fix="Name it models/NAME.yaml or shapes/MODEL/NAME.yaml, with lower-case letters, digits, `.`, `_` and `-`.",
 )  # fmt: skip
 
+_Documents = Iterator[tuple[str, Document | None, list[Finding]]]
+"""Documents of a folder by their paths below the root, each with what is wrong with it."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*\.yaml")
 _FOLDER = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
 
 def csv_path(csv: str) -> str:
     """Where an untuned or tuned CSV of that name stands, below the repository's root."""
+    if is_portable(csv):
+        return f"{TRITON}/{csv}"
     general = csv in (GENERAL_UNTUNED, tuned_name(GENERAL_UNTUNED))
     return f"{CONFIGS}/{csv}" if general else f"{MODEL_CONFIGS}/{csv}"
 
@@ -51,17 +59,39 @@ def load_declarations(root: Path) -> tuple[Declarations, list[Finding]]:
     declarations are those of the sound parts.
     """
     findings: list[Finding] = []
+
+    def read(folder: str) -> _Documents:
+        return ((name, *load_document(path, name)) for path, name in _yaml_files(root, folder, findings))
+
+    return _declare(read, findings)
+
+
+def parse_declarations(contents: Mapping[str, bytes]) -> tuple[Declarations, list[Finding]]:
+    """As `load_declarations`, from the contents of files by their paths below a root; what is no YAML is left out."""
+    findings: list[Finding] = []
+
+    def read(folder: str) -> _Documents:
+        for name in sorted(name for name in contents if name.startswith(f"{folder}/") and _is_yaml(name)):
+            if fault := _name_fault(name.split("/")[1:], folder):
+                findings.append(Finding(FILE_NAME, Place(name), fault))
+            else:
+                yield name, *parse_document(contents[name], name)
+
+    return _declare(read, findings)
+
+
+def _declare(read: Callable[[str], _Documents], findings: list[Finding]) -> tuple[Declarations, list[Finding]]:
+    """What the documents of both folders declare; `findings` has what kept others from being read."""
     models: dict[str, Model | None] = {}
-    for path, name in _yaml_files(root, MODELS, findings):
-        document, wrong = load_document(path, name)
+    for name, document, wrong in read(MODELS):
         findings += wrong
-        models[path.stem] = None
+        model_id = PurePosixPath(name).stem
+        models[model_id] = None
         if document:
-            models[path.stem], wrong = read_model(path.stem, document)
+            models[model_id], wrong = read_model(model_id, document)
             findings += wrong
     shapes: list[Shape] = []
-    for path, name in _yaml_files(root, SHAPES, findings):
-        document, wrong = load_document(path, name)
+    for name, document, wrong in read(SHAPES):
         findings += wrong
         if document:
             shape, wrong = read_shape(name.removeprefix(f"{SHAPES}/").removesuffix(".yaml"), document)
@@ -99,7 +129,12 @@ def _yaml_paths(folder: Path) -> Iterator[Path]:
     for directory, folders, files in os.walk(folder):
         folders.sort()
         yield from (path for name in folders if (path := Path(directory, name)).is_symlink())
-        yield from (Path(directory, name) for name in sorted(files) if name.lower().endswith((".yaml", ".yml")))
+        yield from (Path(directory, name) for name in sorted(files) if _is_yaml(name))
+
+
+def _is_yaml(name: str) -> bool:
+    """By its ending, as it is or as it may be meant."""
+    return name.lower().endswith((".yaml", ".yml"))
 
 
 def _name_fault(parts: list[str], folder: str) -> str:

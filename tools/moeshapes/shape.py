@@ -13,6 +13,7 @@ from moeshapes.findings import Finding, Place
 from moeshapes.kernel_name import POLICY_FIELDS, PolicyField
 from moeshapes.policy import Deny
 from moeshapes.recipe import RECIPES, QType, Recipe
+from moeshapes.row import is_portable
 from moeshapes.rule import Rule, Severity
 from moeshapes.schema_check import check_schema, closest, nearest
 from moeshapes.tokens import parse_tokens
@@ -59,7 +60,7 @@ NO_SUCH_DEVICE = Rule(
     "MOE036", "no-such-device", Severity.WARNING,
     what="No known device of the architecture has so many compute units, whole or as an equal partition.",
     why="The key of a tuned row has both numbers: on the device that was meant, no call would find the row.",
-    fix="Compare gfx and the compute units with what rocminfo shows.",
+    fix="Compare gfx and the compute units with what rocminfo, or torch.cuda.get_device_properties, shows.",
 )  # fmt: skip
 
 _REQUIRED = ("model", "tp", "csv", "gpus", "recipe", "moe")
@@ -132,6 +133,11 @@ class Shape:
     deny: tuple[Deny, ...]
     faulty: frozenset[str]
     document: Document
+
+    @property
+    def is_portable(self) -> bool:
+        """Whether its rows are of the portable Triton kernels, and not of AITER's."""
+        return is_portable(self.csv)
 
     def is_sound(self, *keys: str) -> bool:
         """Whether what these keys say can be judged."""

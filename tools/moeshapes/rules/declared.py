@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from moeshapes.findings import Finding
-from moeshapes.row import Key
+from moeshapes.row import Key, TunedRow
 from moeshapes.rule import Rule, Severity
 from moeshapes.rules.check import Tables, check_tables
 from moeshapes.yaml_text import listed_tokens
@@ -33,12 +33,17 @@ _OWN_TABLES = "generated/"
 """Tables of other trees may be linted from within a repository: nobody declares their rows here."""
 
 
+def undeclared(row: TunedRow) -> str:
+    """That no shape declares a row, in words."""
+    return f"no shape declares {row.key}" + (" for the portable kernels" if row.is_portable else "")
+
+
 @check_tables
 def undeclared_rows(tables: Tables) -> Iterator[Finding]:
     if tables.declarations and tables.declarations.rows:
         for row in tables.rows:
-            if row.place.file.startswith(_OWN_TABLES) and row.key not in tables.declarations.by_key:
-                yield Finding(UNDECLARED, row.place, f"no shape declares {row.key}")
+            if row.place.file.startswith(_OWN_TABLES) and not tables.declarations.of_row(row):
+                yield Finding(UNDECLARED, row.place, undeclared(row))
 
 
 @check_tables
@@ -48,12 +53,12 @@ def unserved_shapes(tables: Tables) -> Iterator[Finding]:
         return
     from moeshapes.repository import csv_path, tuned_name
 
-    served = {row.key for row in tables.rows}
+    served = {(row.key, row.is_portable) for row in tables.rows}
     files = {row.place.file for row in tables.rows}
     missing: dict[tuple[str, str, str, int], list[tuple[Key, DeclaredRow]]] = defaultdict(list)
-    for key, declared_rows in tables.declarations.by_key.items():
-        for declared in declared_rows:
-            if key not in served and csv_path(tuned_name(declared.csv)) in files:
+    for declared in tables.declarations.rows:
+        for key in declared.keys if csv_path(tuned_name(declared.csv)) in files else ():
+            if (key, declared.is_portable) not in served:
                 missing[declared.csv, declared.use.id, key.gfx, key.cu_num].append((key, declared))
     for (csv, use, gfx, cu_num), rows in missing.items():
         buckets = listed_tokens({key.shape.token for key, _ in rows})

@@ -57,4 +57,4 @@ def lint_rows(
 def _subject(row: TunedRow, declarations: Declarations | None, version: Version) -> Subject:
     if declarations is None:
         return Subject(row, version)
-    return Subject(row, version, declarations.uses_of(row.key), declarations.policy_of(row.key))
+    return Subject(row, version, declarations.uses_of(row), declarations.policy_of(row))

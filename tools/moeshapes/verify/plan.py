@@ -93,7 +93,7 @@ def versions_in_use() -> dict[str, str]:
 
 def _row_subjects(declarations: Declarations, rows: Iterable[TunedRow]) -> Iterator[tuple[Subject, str]]:
     for row in rows:
-        uses = declarations.uses_of(row.key)
+        uses = declarations.uses_of(row)
         if uses:
             yield from ((Subject(row.key, use, row), why_not_judged(row, use)) for use in uses)
         else:
