@@ -1,13 +1,19 @@
-"""The command line in a process of its own, from this checkout, whatever is installed."""
+"""The command line and Python, run from this checkout, whatever is installed."""
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+
+import pytest
+
+from moeshapes import cli
 
 TOOLS = Path(__file__).resolve().parent.parent / "tools"
 
@@ -22,10 +28,26 @@ def environment() -> dict[str, str]:
 
 
 def run_moeshapes(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return run_python("-m", "moeshapes", *arguments, cwd=cwd)
+    """A command with its status and what it prints, in this process: most commands take less than their start would."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+    before = Path.cwd()
+    os.chdir(cwd)
+    try:
+        with pytest.raises(SystemExit) as ended, redirect_stdout(out), redirect_stderr(err):
+            cli.main(arguments)
+    finally:
+        os.chdir(before)
+    assert isinstance(ended.value.code, int)
+    return subprocess.CompletedProcess(arguments, ended.value.code, _text(out), _text(err))
+
+
+def _text(stream: io.TextIOWrapper) -> str:
+    stream.seek(0)
+    return stream.read()
 
 
 def run_python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Python in a process of its own; with `-m moeshapes`, the command line as a shell starts it."""
     command = [sys.executable, *arguments]
     return subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True, check=False)
 

@@ -1,4 +1,4 @@
-"""Commands as people run them: each in a process of its own, in a repository with faults and in one without."""
+"""Commands as people run them, in a repository with faults and in one without."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def untuned_files(repository: Path) -> list[Path]:
 
 @pytest.mark.parametrize("command", [("check",), ("generate", "--check"), ("keys",), ("lint",)])
 def test_this_repository_has_no_errors(root: Path, command: tuple[str, ...]) -> None:
-    done = run_moeshapes(*command, cwd=root)
+    done = run_python("-m", "moeshapes", *command, cwd=root)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr.startswith(f"moeshapes {command[0]}: ")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from branches import git
 from checkout import copy_checkout
 
 pytest.importorskip("pre_commit", reason="the dev extra has pre-commit")
@@ -27,11 +28,6 @@ SHAPE = (
 
 def tuned_table(*tokens: int) -> str:
     return "".join(f"{line}\n" for line in (HEADER, *(f"256,{token},6144,512,257,9,{SHAPE}" for token in tokens)))
-
-
-def git(directory: Path, *arguments: str) -> None:
-    who = ("-c", "user.name=test", "-c", "user.email=test@example.invalid")
-    subprocess.run(["git", *who, *arguments], cwd=directory, check=True, capture_output=True)
 
 
 def commit_all(directory: Path) -> Path:
@@ -59,12 +55,24 @@ def hooks(tmp_path_factory: pytest.TempPathFactory, can_install: None) -> Path:
 
 @pytest.fixture(scope="module")
 def pre_commit_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where pre-commit keeps the environment that it installs once, for all tests."""
     return tmp_path_factory.mktemp("pre-commit")
 
 
-def try_hook(hook: str, hooks: Path, directory: Path, home: Path) -> subprocess.CompletedProcess[str]:
+CONFIG = """\
+repos:
+  - repo: {repository}
+    rev: {commit}
+    hooks: [{{id: {hook}}}]
+"""
+
+
+def run_hook(hook: str, hooks: Path, directory: Path, home: Path) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "GIT_DIR")}
-    command = [sys.executable, "-m", "pre_commit", "try-repo", str(hooks), hook, "--all-files", "--verbose"]
+    commit = git(hooks, "rev-parse", "HEAD").strip()
+    config = home / f"{hook}.yaml"
+    config.write_text(CONFIG.format(repository=hooks, commit=commit, hook=hook))
+    command = [sys.executable, "-m", "pre_commit", "run", hook, "--config", str(config), "--all-files", "--verbose"]
     return subprocess.run(
         command,
         cwd=directory,
@@ -78,7 +86,7 @@ def try_hook(hook: str, hooks: Path, directory: Path, home: Path) -> subprocess.
 
 @pytest.mark.registry
 def test_a_collision_in_an_aiter_checkout_is_found(hooks: Path, aiter_checkout: Path, pre_commit_home: Path) -> None:
-    clean = try_hook("moeshapes-keys", hooks, aiter_checkout, pre_commit_home)
+    clean = run_hook("moeshapes-keys", hooks, aiter_checkout, pre_commit_home)
     assert clean.returncode == 0, clean.stdout
     assert "4 tuned rows in 2 tables" in clean.stdout
 
@@ -87,7 +95,7 @@ def test_a_collision_in_an_aiter_checkout_is_found(hooks: Path, aiter_checkout: 
         aiter_checkout / "aiter/configs/model_configs/other_model_tuned_fmoe.csv",
     )
     git(aiter_checkout, "add", "--all")
-    planted = try_hook("moeshapes-keys", hooks, aiter_checkout, pre_commit_home)
+    planted = run_hook("moeshapes-keys", hooks, aiter_checkout, pre_commit_home)
     assert planted.returncode == 1, planted.stdout
     assert "aiter/configs/model_configs/other_model_tuned_fmoe.csv:2: error MOE201" in planted.stdout
 
@@ -97,7 +105,7 @@ def test_a_row_recorded_at_no_time_is_found(hooks: Path, aiter_checkout: Path, p
     table = aiter_checkout / "aiter/configs/model_configs/some_model_tuned_fmoe.csv"
     table.write_text(table.read_text().replace(",18.0,", ",0.0,"))
     git(aiter_checkout, "add", "--all")
-    done = try_hook("moeshapes-lint", hooks, aiter_checkout, pre_commit_home)
+    done = run_hook("moeshapes-lint", hooks, aiter_checkout, pre_commit_home)
     assert done.returncode == 1, done.stdout
     faulty = set(re.findall(r"^(\S+?):(\d+)\S*: error (\S+)", done.stdout, re.MULTILINE))
     name = "aiter/configs/model_configs/some_model_tuned_fmoe.csv"
@@ -110,13 +118,13 @@ def test_a_repository_of_shapes_is_checked(hooks: Path, root: Path, tmp_path: Pa
     for folder in ("models", "shapes", "generated"):
         shutil.copytree(root / folder, shapes / folder)
     commit_all(shapes)
-    clean = try_hook("moeshapes-check", hooks, shapes, pre_commit_home)
+    clean = run_hook("moeshapes-check", hooks, shapes, pre_commit_home)
     assert clean.returncode == 0, clean.stdout
 
     model = shapes / "models" / "glm-5.2.yaml"
     model.write_text(model.read_text().replace("hidden_size:", "hiden_size:", 1))
     git(shapes, "add", "--all")
-    planted = try_hook("moeshapes-check", hooks, shapes, pre_commit_home)
+    planted = run_hook("moeshapes-check", hooks, shapes, pre_commit_home)
     assert planted.returncode == 1, planted.stdout
     assert "models/glm-5.2.yaml:" in planted.stdout
 
