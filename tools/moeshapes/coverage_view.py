@@ -50,10 +50,10 @@ def _mark(cell: Cell) -> str:
 
 def _notes(coverages: Sequence[Coverage]) -> Iterator[str]:
     for coverage in coverages:
-        yield from (f"{coverage.deployment.name}: {note}" for note in _notes_of(coverage))
+        yield from (f"{coverage.deployment.name}: {note}" for note in notes_of(coverage))
 
 
-def _notes_of(coverage: Coverage) -> Iterator[str]:
+def notes_of(coverage: Coverage) -> Iterator[str]:
     by_note: dict[tuple[Status, str], list[int]] = defaultdict(list)
     for cell in coverage.cells:
         if cell.status not in _SAID_BY_THE_GRID:

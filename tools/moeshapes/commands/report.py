@@ -1,20 +1,67 @@
-"""`moeshapes report`: the last verification as markdown."""
+"""`moeshapes report`: the last verification, what a pull request changes, or a page of everything."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from moeshapes.commands.options import root_option
+from moeshapes.files import write_where_told
 from moeshapes.record import REPORT
 
 
-@click.command("report")
+@click.group("report", short_help="Print what changed and what proves it.", invoke_without_command=True)
+@click.option("--base", metavar="REF", help="Report what changed since this tree left that branch or commit.")
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write there instead of to stdout.")
+@click.option("--link", default="", metavar="TEMPLATE", help="URL of a row, with {file}, {line} and {commit}.")
+@click.option("--limit", type=int, metavar="BYTES", help="Fold and cut markdown to at most so many; else 1 MiB.")
 @root_option
-def command(root: Path) -> None:
-    """Print what the last `moeshapes verify` found, as markdown for a pull request."""
+def command(base: str | None, output: Path | None, link: str, limit: int | None, root: Path) -> None:
+    """Print what the last `moeshapes verify` found, as markdown.
+
+    With --base, what a pull request changes: new keys, evidence, speed, kernels before and after.
+    """
+    if base is None and limit is not None:
+        raise click.UsageError("--limit is for what --base reports")
+    text = _last_verification(root) if base is None else _pull_request(root, base, link, limit)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_where_told(output, text.encode())
+
+
+def _last_verification(root: Path) -> str:
     path = root / REPORT
     if not path.is_file():
         raise click.ClickException(f"there is no {REPORT} yet: run `make verify` first")
-    click.echo(path.read_text(encoding="utf-8", errors="replace"), nl=False)
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def _pull_request(root: Path, base: str, link: str, limit: int | None) -> str:
+    with _saying_what_to_install():
+        from moeshapes.report.gather import pull_request_of
+        from moeshapes.report.render import SMALLEST, STEP_SUMMARY, render_pull_request
+    from moeshapes.git import GitError, open_git
+    from moeshapes.report.links import LinkError, Links
+
+    if limit is not None and limit < SMALLEST:
+        raise click.BadParameter(f"what is not cut needs {SMALLEST} bytes", param_hint="--limit")
+    try:
+        links = Links(link, open_git(root).commit("HEAD"))
+        return render_pull_request(pull_request_of(root, base), links, limit or STEP_SUMMARY)
+    except LinkError as error:
+        raise click.BadParameter(str(error), param_hint="--link") from error
+    except GitError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@contextmanager
+def _saying_what_to_install() -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        needed = f"this needs {missing.name}, which a base install lacks"
+        raise click.ClickException(f"{needed}: pip install 'moeshapes[report]'") from missing

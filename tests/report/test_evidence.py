@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from moeshapes.record import RECORDS
+from moeshapes.report.evidence import CACHE, Evidence
+from moeshapes.report.proof import EMULATED, FAIL, NO_RECORD, PROVEN, Proof, proofs_of
+from moeshapes.repository import load_declarations
+from report_samples import FASTER, record, rows_of, save, speed, uses_of
+from small_repository import tuned_line, write_small_repository
+from table_text import write
+
+
+def proofs(root: Path, evidence: Evidence | None = None) -> list[Proof]:
+    return list(proofs_of(rows_of(root), load_declarations(root)[0], evidence or Evidence(root)))
+
+
+def cached(root: Path, name: str, time: str = "2026-11-30T04:00:00+00:00", **count: object) -> None:
+    (row,) = rows_of(root)
+    (use,) = uses_of(load_declarations(root)[0], row)
+    facts = record(row, use, None, **count)
+    emulated = {"backend": "emulate", "device": {"kind": "cpu"}, "status": "emulated", "time": time}
+    write(root / CACHE / f"{name}.json", json.dumps({**facts, **emulated}).encode())
+
+
+def test_a_row_without_a_record(tmp_path: Path) -> None:
+    (proof,) = proofs(write_small_repository(tmp_path, tuned_line()))
+    assert (proof.status, proof.device, proof.verdict) == (NO_RECORD, NO_RECORD, "")
+    assert (proof.bad_values, proof.deterministic, proof.baseline) == (None, None, None)
+    assert proof.declared
+
+
+def test_a_proven_row(tmp_path: Path) -> None:
+    root = write_small_repository(tmp_path, tuned_line())
+    list(save(root, rows_of(root)[0], speed(FASTER)))
+    (proof,) = proofs(root)
+    assert (proof.status, proof.device, proof.verdict) == (PROVEN, "MI355X gfx950/256", "faster")
+    assert (proof.bad_values, proof.deterministic, proof.over_limit) == (0, True, 0.41)
+
+
+def test_a_failed_row(tmp_path: Path) -> None:
+    root = write_small_repository(tmp_path, tuned_line())
+    list(save(root, rows_of(root)[0], bad_values=3, over_limit="inf", deterministic=False, spread=0.5))
+    (proof,) = proofs(root)
+    assert (proof.status, proof.bad_values, proof.over_limit) == (FAIL, 3, float("inf"))
+    assert (proof.deterministic, proof.spread) == (False, 0.5)
+    assert proof.reasons
+
+
+def test_a_record_of_a_row_that_was_edited_since_is_of_no_row(tmp_path: Path) -> None:
+    root = write_small_repository(tmp_path, tuned_line())
+    list(save(root, rows_of(root)[0]))
+    write_small_repository(root, tuned_line(block_m="32"))
+    assert [proof.status for proof in proofs(root)] == [NO_RECORD]
+
+
+def test_a_record_under_the_name_of_another_is_not_of_that(tmp_path: Path) -> None:
+    root = write_small_repository(tmp_path, tuned_line(1), tuned_line(8))
+    first, second = rows_of(root)
+    (path,) = save(root, first)
+    (other,) = save(root, second)
+    other.write_bytes(path.read_bytes())
+    assert [proof.status for proof in proofs(root)] == [PROVEN, NO_RECORD]
+
+
+def test_what_is_no_record_is_named_with_the_reason(tmp_path: Path) -> None:
+    root = write_small_repository(tmp_path, tuned_line())
+    (path,) = save(root, rows_of(root)[0])
+    path.write_bytes(b'{"format": NaN}')
+    evidence = Evidence(root)
+    assert [proof.status for proof in proofs(root, evidence)] == [NO_RECORD]
+    ((file, why),) = evidence.unread.items()
+    assert file.startswith(RECORDS)
+    assert "NaN" in why
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    root = write_small_repository(tmp_path / "root", tuned_line())
+    (path,) = save(root, rows_of(root)[0])
+    path.rename(tmp_path / "elsewhere.json")
+    path.symlink_to(tmp_path / "elsewhere.json")
+    evidence = Evidence(root)
+    assert [proof.status for proof in proofs(root, evidence)] == [NO_RECORD]
+    assert evidence.unread
+
+
+def test_the_newest_of_the_local_records_counts(tmp_path: Path) -> None:
+    root = write_small_repository(tmp_path, tuned_line())
+    cached(root, "a", "2026-11-30T04:00:00+00:00", over_limit=0.2)
+    cached(root, "b", "2026-11-30T05:00:00+00:00", over_limit=0.9)
+    cached(root, "c", "2026-11-30T03:00:00+00:00", over_limit=0.3)
+    (proof,) = proofs(root)
+    assert (proof.status, proof.over_limit, proof.device) == (EMULATED, 0.9, "emulated on a CPU")
+
+
+def test_an_attested_record_counts_before_a_local_one(tmp_path: Path) -> None:
+    root = write_small_repository(tmp_path, tuned_line())
+    cached(root, "a")
+    list(save(root, rows_of(root)[0]))
+    assert [proof.status for proof in proofs(root)] == [PROVEN]

@@ -1,0 +1,1 @@
+"""What a pull request changes, what proves it, how serving fares: for a comment, a job summary and a browser."""

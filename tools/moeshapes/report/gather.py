@@ -1,0 +1,51 @@
+"""Gathering: what a report is made of, read from a repository of shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+
+from moeshapes.coverage import Coverage, cover
+from moeshapes.deployment import Deployment, deployments
+from moeshapes.family import FOLDERS, OWN_CONFIGS, TRITON, read_family
+from moeshapes.git import open_git
+from moeshapes.record import RECORDS
+from moeshapes.report.evidence import Evidence
+from moeshapes.report.proof import proofs_of
+from moeshapes.report.pull_request import PullRequest, serving
+from moeshapes.repository import MODELS, SHAPES, load_declarations
+from moeshapes.root import name_from
+from moeshapes.row_diff import rows_since
+from moeshapes.runtime.merged import merge
+
+
+def pull_request_of(root: Path, ref: str) -> PullRequest:
+    """What changed below `root`, a repository of shapes, since it left `ref`. Raises GitError."""
+    diff = rows_since(root, ref)
+    declarations, _ = load_declarations(root)
+    evidence = Evidence(root)
+    proofs = tuple(proofs_of(diff.to_prove, declarations, evidence))
+    retimed = tuple(proofs_of((change.after for change in diff.retimed), declarations, evidence))
+    touched = serving(deployments(declarations), (*diff.to_prove, *diff.removed))
+    git = open_git(root)
+    head = git.commit("HEAD")
+    return PullRequest(
+        diff,
+        proofs,
+        retimed,
+        tuple(coverages_of(root, touched)),
+        tuple(evidence.unread.items()),
+        head,
+        bool(git.changed(head, [*FOLDERS, RECORDS, MODELS, SHAPES])),
+    )
+
+
+def coverages_of(root: Path, asked: Iterable[Deployment]) -> Iterator[Coverage]:
+    """The coverage of deployments by the tables below `root`, of AITER's or of portable kernels as each names them."""
+    by_kind: dict[str, list[Deployment]] = {}
+    for deployment in asked:
+        by_kind.setdefault(TRITON if deployment.declared.is_portable else OWN_CONFIGS, []).append(deployment)
+    for folder, some in by_kind.items():
+        family = read_family(root / folder, folder, partial(name_from, root))
+        yield from cover(some, merge(family.tuned.values()))

@@ -1,0 +1,93 @@
+"""Proofs: what the record of one (row, use) says, or that there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+from typing import Any
+
+from moeshapes.expand import Declarations
+from moeshapes.report.evidence import Evidence
+from moeshapes.report.speed import Speed, speed_of
+from moeshapes.row import TunedRow
+from moeshapes.use import Use
+from moeshapes.verify.plan import undeclared_use
+
+NO_RECORD = "no record"
+PROVEN, EMULATED, FAIL = "proven", "emulated", "fail"
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A row under one use. `declared` says whether a shape file declares the use."""
+
+    row: TunedRow
+    use: Use
+    declared: bool
+    record: Mapping[str, Any] | None
+
+    @property
+    def status(self) -> str:
+        return NO_RECORD if self.record is None else str(self.record["status"])
+
+    @cached_property
+    def speed(self) -> Speed | None:
+        return speed_of(self.record) if self.record else None
+
+    @property
+    def verdict(self) -> str:
+        """Of its speed; empty where it was not timed."""
+        return self.speed.verdict if self.speed else ""
+
+    @property
+    def _counts(self) -> list[Mapping[str, Any]]:
+        return list(self.record["numerics"]["counts"].values()) if self.record else []
+
+    @property
+    def bad_values(self) -> int | None:
+        """NaN and Inf at the worst token count, None without a record."""
+        return max((count["bad_values"] for count in self._counts), default=None)
+
+    @property
+    def deterministic(self) -> bool | None:
+        """Whether all runs of a call were bitwise equal, None without a record."""
+        return all(count["deterministic"] for count in self._counts) if self.record else None
+
+    @property
+    def spread(self) -> float:
+        """The largest difference between runs of one call, as a share of the limit."""
+        return max((float(count["spread"]) for count in self._counts), default=0.0)
+
+    @property
+    def over_limit(self) -> float:
+        """The worst error as a share of its limit, infinite where there are NaN."""
+        shares = (float(count[name]) for count in self._counts for name in ("over_limit", "block_over_limit"))
+        return max(shares, default=inf)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        return tuple(self.record["reasons"]) if self.record else ()
+
+    @property
+    def baseline(self) -> Mapping[str, Any] | None:
+        """What the record says of what runs without the row."""
+        return self.record["numerics"]["baseline"] if self.record else None
+
+    @property
+    def device(self) -> str:
+        """`NVIDIA H200 sm_90/132`, or that it was emulated."""
+        if self.record is None:
+            return NO_RECORD
+        device = self.record["device"]
+        where = f"{device['board']} {device['gfx']}/{device['cu_num']}" if device["kind"] == "gpu" else "a CPU"
+        return f"emulated on {where}" if self.record["backend"] == "emulate" else where
+
+
+def proofs_of(rows: Iterable[TunedRow], declarations: Declarations, evidence: Evidence) -> Iterator[Proof]:
+    """Every row under each use that is declared for it, or under the plainest one where none is."""
+    for row in rows:
+        declared = declarations.uses_of(row)
+        for use in declared or (undeclared_use(row.key)[0],):
+            yield Proof(row, use, bool(declared), evidence.of(row, use))

@@ -1,0 +1,256 @@
+"""The sections of a pull request's report as markdown tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from markupsafe import Markup
+
+from moeshapes.coverage import Coverage, Status
+from moeshapes.coverage_view import notes_of
+from moeshapes.report.figures import dims, interval, microseconds, percent, recorded, with_interval
+from moeshapes.report.links import Links
+from moeshapes.report.markdown import Section, cell, code, link
+from moeshapes.report.proof import FAIL, Proof
+from moeshapes.report.pull_request import PullRequest
+from moeshapes.report.speed import BASELINE, REPLACED, Comparison, Pass
+from moeshapes.row import TunedRow
+from moeshapes.row_diff import RowChange
+
+OPEN_ROWS = 40
+"""Rows of the main table that stand in the open."""
+Row = tuple[Markup, ...]
+_NOT_KNOWN = Markup("–")
+
+
+def sections_of(request: PullRequest, links: Links) -> list[Section]:
+    """The tables that have anything to say, in the order in which they are read."""
+    rows = _Rows(request, links)
+    found = (
+        Section(
+            "Rows",
+            "",
+            ("shape", "tokens", "baseline µs", "tuned µs", "change ± interval", "NaN", "deterministic", "device"),
+            tuple(rows.main()),
+            importance=9,
+            open=OPEN_ROWS,
+        ),
+        Section("Why rows fail", "", ("row", "use", "reason"), tuple(rows.failures()), importance=8, open=OPEN_ROWS),
+        Section(
+            "Kernels before and after",
+            "Recorded times come from two runs of a tuner, each with its own data: they are shown, not compared.",
+            ("row", "stage", "before", "after"),
+            tuple(rows.kernels()),
+            importance=7,
+        ),
+        Section("Rows removed", "", ("row at the base", "key", "tag", "kernels"), tuple(rows.removed()), importance=6),
+        Section(
+            "Against the baseline: bits and kernels",
+            "The baseline is what runs without the row: AITER's own choice, or a row of another activation or tier.",
+            ("row", "use", "bitwise equal", "error / limit of the baseline", "baseline's kernels"),
+            tuple(rows.baselines()),
+            importance=4,
+        ),
+        Section(
+            "Both passes of each comparison",
+            "A pass is a process of its own. Below 0 the row is faster. Noise: the row against itself.",
+            ("row", "against", "pass", "verdict", "change", "95 % interval", "µs, other → row", "captures", "clock"),
+            tuple(rows.passes()),
+            importance=3,
+        ),
+        Section(
+            "Uses that each row is proven under",
+            "",
+            ("row", "use", "recipe", "padding", "gates", "status", "error / limit"),
+            tuple(rows.uses()),
+            importance=2,
+        ),
+        Section("Measured again, same launch", "", ("row", "before", "after"), tuple(rows.retimed()), importance=1),
+        Section(
+            "Buckets without a row",
+            "Of the deployments that the changed rows serve.",
+            ("deployment", "buckets", "why"),
+            tuple(rows.buckets()),
+            importance=5,
+        ),
+    )
+    return [section for section in found if section.rows]
+
+
+class _Rows:
+    """Makes the rows of each table."""
+
+    def __init__(self, request: PullRequest, links: Links) -> None:
+        self._request, self._links = request, links
+        uses: dict[TunedRow, int] = {}
+        for proof in (*request.proofs, *request.retimed):
+            uses[proof.row] = uses.get(proof.row, 0) + 1
+        self._uses = uses
+
+    def _at(self, row: TunedRow) -> Markup:
+        """A row's table and line, linked: tables have names of their own, so that folders need not be shown."""
+        name = f"{row.place.file.rpartition('/')[2]}:{row.place.line}"
+        return link(code(name), self._links.of(row.place))
+
+    def main(self) -> Iterator[Row]:
+        for proof in self._request.by_urgency:
+            yield (
+                self._shape(proof),
+                link(cell(str(proof.row.key.shape.token)), self._links.of(proof.row.place)),
+                *_times(proof),
+                _bad_values(proof),
+                _determinism(proof),
+                cell(proof.device),
+            )
+
+    def _shape(self, proof: Proof) -> Markup:
+        """With the use, where the row has several."""
+        shape = cell(f"{dims(proof.row.key)} {proof.use.recipe}")
+        return shape + Markup("<br>") + code(proof.use.id) if self._uses[proof.row] > 1 else shape
+
+    def failures(self) -> Iterator[Row]:
+        for proof in self._request.by_urgency:
+            if proof.status == FAIL:
+                yield from ((self._at(proof.row), code(proof.use.id), code(reason)) for reason in proof.reasons)
+
+    def kernels(self) -> Iterator[Row]:
+        for change in self._request.diff.changed:
+            yield from self._kernels_of(change)
+
+    def _kernels_of(self, change: RowChange) -> Iterator[Row]:
+        before, after = change.before, change.after
+        at = self._at(after)
+        for stage, old, new in ((1, before.kernel1, after.kernel1), (2, before.kernel2, after.kernel2)):
+            same = cell("the same") if old == new else code(new) or _NOT_KNOWN
+            yield (at, cell(str(stage)), code(old) or _NOT_KNOWN, same)
+        others = ((name, before.launch()[name], after.launch()[name]) for name in _OTHER_FIELDS)
+        for name, old_value, new_value in others:
+            if old_value != new_value:
+                yield (at, cell(name), cell(str(old_value)), cell(str(new_value)))
+        again = cell("not measured again: every time is the old one") if change.same_times else cell(recorded(after))
+        yield (at, cell("recorded µs"), cell(recorded(before)), again)
+
+    def removed(self) -> Iterator[Row]:
+        for row in self._request.diff.removed:
+            kernels = Markup("<br>").join(code(name) for name in (row.kernel1, row.kernel2) if name)
+            yield (self._at_base(row), cell(str(row.key)), code(row.tag) or _NOT_KNOWN, kernels or _NOT_KNOWN)
+
+    def _at_base(self, row: TunedRow) -> Markup:
+        return code(f"{row.place.file.rpartition('/')[2]}:{row.place.line}")
+
+    def retimed(self) -> Iterator[Row]:
+        for change in self._request.diff.retimed:
+            yield (self._at(change.after), cell(recorded(change.before)), cell(recorded(change.after)))
+
+    def baselines(self) -> Iterator[Row]:
+        for proof in self._request.by_urgency:
+            if proof.baseline:
+                equal = "equal: the row changes nothing" if proof.baseline["bitwise_equal"] else "no"
+                share = f"{float(proof.baseline['over_limit']):.3f}"
+                kernels = Markup("<br>").join(code(name) for name in proof.baseline["launched"])
+                yield (self._at(proof.row), code(proof.use.id), cell(equal), cell(share), kernels)
+
+    def passes(self) -> Iterator[Row]:
+        for proof in self._request.by_urgency:
+            speed = proof.speed
+            for comparison in speed.comparisons if speed else ():
+                yield from self._passes_of(proof, comparison.against, comparison.passes)
+            if speed:
+                yield from self._passes_of(proof, "itself: noise", speed.noise)
+
+    def _passes_of(self, proof: Proof, against: str, passes: Sequence[Pass]) -> Iterator[Row]:
+        for number, one in enumerate(passes, 1):
+            dropped = f", {one.dropped} dropped" if one.dropped else ""
+            yield (
+                self._at(proof.row),
+                cell(against),
+                cell(str(number)),
+                cell(one.verdict),
+                cell(percent(one.change.centre)),
+                cell(interval(one.change)),
+                cell(f"{microseconds(one.other_us)} → {microseconds(one.us)}"),
+                cell(f"{one.captures}{dropped}"),
+                cell(f"{one.clock_mhz[0]:.0f}–{one.clock_mhz[1]:.0f} MHz"),
+            )
+
+    def uses(self) -> Iterator[Row]:
+        for proof in self._request.by_urgency:
+            share = f"{proof.over_limit:.3f}" if proof.record else ""
+            status = proof.status if proof.declared else f"{proof.status}, no shape declares it"
+            yield (
+                self._at(proof.row),
+                code(proof.use.id),
+                cell(proof.use.recipe),
+                cell(_padding(proof)),
+                cell(proof.use.gate_mode),
+                cell(status),
+                cell(share) or _NOT_KNOWN,
+            )
+
+    def buckets(self) -> Iterator[Row]:
+        for coverage in self._request.coverages:
+            for note in notes_of(_without_rows(coverage)):
+                buckets, _, why = note.partition(": ")
+                yield (code(coverage.deployment.name), cell(buckets), code(why) or _NOT_KNOWN)
+
+
+_OTHER_FIELDS = ("block_m", "ksplit", "run_1stage", "xbf16", "flat")
+
+
+def _without_rows(coverage: Coverage) -> Coverage:
+    missing = (Status.GAP, Status.LEFT_OUT, Status.DISCARDED)
+    return Coverage(coverage.deployment, tuple(each for each in coverage.cells if each.status in missing))
+
+
+def _padding(proof: Proof) -> str:
+    use = proof.use
+    pads = [f"{name} {pad}" for name, pad in (("hidden", use.hidden_pad), ("inter", use.intermediate_pad)) if pad]
+    return f"{', '.join(pads)} as {use.pads}" if pads else "none"
+
+
+def _bad_values(proof: Proof) -> Markup:
+    return _NOT_KNOWN if proof.bad_values is None else cell(str(proof.bad_values))
+
+
+def _determinism(proof: Proof) -> Markup:
+    if proof.deterministic is None:
+        return _NOT_KNOWN
+    return cell("yes" if proof.deterministic else f"no, ±{proof.spread:.2g} of the limit")
+
+
+def _times(proof: Proof) -> Row:
+    """Baseline, tuned and change: of one run, or what the table says where nothing was timed."""
+    if proof.speed is None:
+        return (_NOT_KNOWN, cell(f"{recorded(proof.row)} recorded"), _NOT_KNOWN)
+    found = [comparison for name in (BASELINE, REPLACED) if (comparison := proof.speed.against(name))]
+    first = found[0]
+    changes = (_change(comparison, len(found) > 1) for comparison in found)
+    return (cell(microseconds(first.other_us)), cell(microseconds(first.us)), Markup("<br>").join(changes))
+
+
+def _change(comparison: Comparison, said: bool) -> Markup:
+    against = f" than the {comparison.against}" if said else ""
+    return cell(f"{with_interval(comparison.change)} {comparison.verdict}{against}")
+
+
+def measured(request: PullRequest) -> Iterator[Markup]:
+    """How the figures came about, a way a line, with how many records say so."""
+    counts: dict[tuple[str, ...], int] = {}
+    for proof in request.by_urgency:
+        if proof.record:
+            facts = tuple(_facts(proof))
+            counts[facts] = counts.get(facts, 0) + 1
+    for facts, count in counts.items():
+        yield cell(f"{count} {'record' if count == 1 else 'records'}: ") + Markup("; ").join(map(code, facts))
+
+
+def _facts(proof: Proof) -> Iterator[str]:
+    record = proof.record or {}
+    device = record["device"]
+    yield f"{proof.device}, driver {device['driver']}" if device["kind"] == "gpu" else proof.device
+    yield ", ".join(f"{name} {version}" for name, version in sorted(record["versions"].items()))
+    yield f"numerics protocol {record['numerics']['protocol']}, seed {record['seed']}"
+    weights = record["numerics"].get("weights")
+    yield f"weights of {weights['layer']} of checkpoint {weights['checkpoint']}" if weights else "weights drawn"
+    if proof.speed:
+        yield f"timing protocol {proof.speed.protocol}, {proof.speed.calls} calls a graph"
