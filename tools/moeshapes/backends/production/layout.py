@@ -10,11 +10,13 @@ from moeshapes.recipe import Format, QType
 
 
 class WeightLayout(Enum):
-    """How codes are shuffled. INTERLEAVED keeps 16 gate rows and 16 up rows in turn, where there are both."""
+    """How codes are shuffled.
+
+    AITER's function for mixed formats gives TILED bit by bit where gate and up are not in turn, for fewer widths.
+    """
 
     TILED = "16x16 tiles"
-    INTERLEAVED = "16x16 tiles, gate and up in turn"
-    SEPARATED = "16x16 tiles, gate then up, by the function for mixed formats"
+    INTERLEAVED = "16x16 tiles, 16 gate rows and 16 up rows in turn"
     INT4 = "16x16 tiles of bytes, then packed in eights"
 
 
@@ -49,5 +51,5 @@ def layout_of(problem: Problem) -> Layout:
         return Layout(WeightLayout.TILED, WeightLayout.TILED, ScaleLayout.E8M0, ScaleLayout.E8M0)
     second = ScaleLayout.E8M0 if recipe.w is Format.FP8 else ScaleLayout.SEPARATED
     if interleave:
-        return Layout(WeightLayout.INTERLEAVED, WeightLayout.SEPARATED, ScaleLayout.INTERLEAVED, second)
-    return Layout(WeightLayout.SEPARATED, WeightLayout.SEPARATED, ScaleLayout.SEPARATED, second)
+        return Layout(WeightLayout.INTERLEAVED, WeightLayout.TILED, ScaleLayout.INTERLEAVED, second)
+    return Layout(WeightLayout.TILED, WeightLayout.TILED, ScaleLayout.SEPARATED, second)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -82,14 +82,12 @@ def _shuffled(weight: Quantised, layout: WeightLayout, library: Library) -> Tens
     if layout is WeightLayout.INT4:
         return _int4(weight, library)
     codes = weight.codes.view(library.dtypes.fp4x2) if weight.spec.number is Format.FP4 else weight.codes
-    return _BY_LAYOUT[layout](codes, library)
-
-
-_BY_LAYOUT: dict[WeightLayout, Callable[[Tensor, Library], Tensor]] = {
-    WeightLayout.TILED: lambda codes, library: library.shuffle.shuffle_weight(codes, _TILE),
-    WeightLayout.INTERLEAVED: lambda codes, library: library.shuffle.shuffle_weight_a16w4(codes, _ROWS_IN_TURN, True),
-    WeightLayout.SEPARATED: lambda codes, library: library.shuffle.shuffle_weight_a16w4(codes, _ROWS_IN_TURN, False),
-}
+    tiled: Tensor
+    if layout is WeightLayout.INTERLEAVED:
+        tiled = library.shuffle.shuffle_weight_a16w4(codes, _ROWS_IN_TURN, True)
+    else:
+        tiled = library.shuffle.shuffle_weight(codes, _TILE)
+    return tiled
 
 
 def _int4(weight: Quantised, library: Library) -> Tensor:
