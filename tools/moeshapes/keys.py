@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -56,9 +56,27 @@ def check_keys(root: Path, configs: Path | None = None, against: Sequence[str] =
     With `configs`, an aiter/configs, our family is laid over the one there. With `against`, names of branches or
     commits, each is merged with the working tree and with each other. Nothing is written. Raises GitError.
     """
-    families = {folder: read_family(root / folder, folder, partial(name_from, root)) for folder in FOLDERS}
+    families = read_families(root)
+    beneath = family_beneath(families, configs)
+    result = check_families(root, families, beneath)
+    if not against:
+        return result
+    return replace(result, findings=(*result.findings, *_merge_faults(root, families, against, beneath)))
+
+
+def read_families(root: Path) -> Mapping[str, Family]:
+    """Every family of the repository or checkout, by folder."""
+    return {folder: read_family(root / folder, folder, partial(name_from, root)) for folder in FOLDERS}
+
+
+def family_beneath(families: Mapping[str, Family], configs: Path | None) -> Mapping[str, Family]:
+    """The family of AITER's that is in `configs`, by the folder of ours that is laid over it; none without `configs`."""
     ours = AITER_CONFIGS if families[AITER_CONFIGS].tables else OWN_CONFIGS
-    beneath = {ours: read_family(configs, ours, os.path.relpath)} if configs else {}
+    return {ours: read_family(configs, ours, os.path.relpath)} if configs else {}
+
+
+def check_families(root: Path, families: Mapping[str, Family], beneath: Mapping[str, Family]) -> KeysResult:
+    """Checks families that were read from below `root`, those of `beneath` with ours laid over them."""
     findings = [finding for folder in FOLDERS for finding in linked_folders(root, f"{folder}/{OF_MODELS}")]
     findings += [finding for family in families.values() for finding in _obstacles(family)]
     overlay = None
@@ -69,8 +87,6 @@ def check_keys(root: Path, configs: Path | None = None, against: Sequence[str] =
         else:
             columns = key_columns(family.tuned.values(), family.shape_columns)
             findings += find_collisions(entries_of(family), columns, Scope(fixable=True))
-    if against:
-        findings += _merge_faults(root, families, against, beneath)
     tuned = [table for family in families.values() for table in family.tuned.values()]
     rows = sum(line.cells is not None for table in tuned for line in table.lines)
     return KeysResult(tuple(findings), rows, len(tuned), overlay)
