@@ -8,13 +8,19 @@ BACKEND :=
 ARGS :=
 BASE_VENV = .venv-base-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
 
-# `make … VENV=` uses the current interpreter as it is: no pip, the package read from tools/.
+# Tests share the cores, in eight processes at most; ARGS=-n0 runs them one by one.
+PARALLEL := --numprocesses=auto --maxprocesses=8 --dist=worksteal
+
+# `make … VENV=` uses the current interpreter as it is: no pip, the package read from tools/, the tests one by one where
+# it lacks pytest-xdist.
 ifeq ($(strip $(VENV)),)
 RUN := PYTHONPATH="$(CURDIR)/tools$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON)
 SETUP = @$(PYTHON) tools/bootstrap.py --as-is --needs click yaml jsonschema $(NEEDS)
+WORKERS = $(shell $(PYTHON) -c 'import xdist' 2>/dev/null && echo '$(PARALLEL)')
 else
 RUN := $(VENV)/bin/python
 SETUP = @$(PYTHON) tools/bootstrap.py --venv $(VENV)
+WORKERS = $(PARALLEL)
 endif
 
 .DEFAULT_GOAL := help
@@ -34,11 +40,11 @@ verify: setup ## judge every tuned row and declared use; FRESH=1 ignores the cac
 
 test: NEEDS = torch numpy ml_dtypes pytest hypothesis
 test: setup ## run the tests, those that need a GPU or an installed AITER left out and counted
-	@$(RUN) -m pytest -m "not gpu and not aiter" $(ARGS)
+	@$(RUN) -m pytest $(WORKERS) -m "not gpu and not aiter" $(ARGS)
 
 test-base: ## run the tests that need no torch, from a base install: make test-base PYTHON=python3.10
 	@$(PYTHON) tools/bootstrap.py --venv $(BASE_VENV) --base
-	@$(BASE_VENV)/bin/python -m pytest -m "not gpu and not aiter" -o cache_dir=$(BASE_VENV)/.pytest_cache $(ARGS)
+	@$(BASE_VENV)/bin/python -m pytest $(PARALLEL) -m "not gpu and not aiter" -o cache_dir=$(BASE_VENV)/.pytest_cache $(ARGS)
 
 sensitivity: NEEDS = torch numpy tabulate
 sensitivity: setup ## print which lie of a backend is caught under which recipe, and by how much

@@ -10,9 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# For torch, here and in the processes that tests start: small tensors gain nothing from more threads, and lose much to
+# them where each core has a test already.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 NEEDS_VERIFY_EXTRA = (
     "acceptance/test_verify.py",
@@ -29,7 +33,7 @@ NEEDS_VERIFY_EXTRA = (
 collect_ignore = [] if importlib.util.find_spec("torch") else list(NEEDS_VERIFY_EXTRA)
 
 # A shared or slow machine is not a failing one.
-settings.register_profile("moeshapes", deadline=None)
+settings.register_profile("moeshapes", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("moeshapes")
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import subprocess
 import sys
+import threading
 import time
 import venv
 from pathlib import Path
@@ -57,6 +59,17 @@ def test_an_up_to_date_environment_is_left_alone(
     assert capsys.readouterr() == ("", "")
 
 
+def test_set_ups_wait_for_each_other(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    making = threading.Event()
+    monkeypatch.setattr(bootstrap, "_make", lambda *_: making.set())
+    other = threading.Thread(target=bootstrap.make_ready, args=(checkout / ".venv", True))
+    with bootstrap._one_at_a_time():
+        other.start()
+        assert not making.wait(0.1)
+    other.join(timeout=10)
+    assert making.is_set()
+
+
 def refusal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert run_bootstrap(monkeypatch, *arguments) == 2
     said = capsys.readouterr().err
@@ -98,6 +111,8 @@ def test_a_pip_that_fails_says_what_to_do(
 ) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(checkout))
+    # The pip of this interpreter: one of its own takes seconds to install.
+    monkeypatch.setattr(bootstrap, "_create", lambda made: venv.create(made, system_site_packages=True, symlinks=True))
     assert run_bootstrap(monkeypatch, "--base") == 2
     assert "`make … VENV=` needs no pip" in capfd.readouterr().err.splitlines()[-1]
     assert not (checkout / ".venv" / bootstrap.STAMP).exists(), "a half-made environment must not look ready"
@@ -137,7 +152,9 @@ def parent(tmp_path: Path) -> Path:
 
 def said_by(python: Path, expression: str) -> str:
     command = [str(python), "-c", f"import torch, numpy, aiter, moeshapes, sys; print({expression})"]
-    return subprocess.run(command, cwd=python.parent, check=True, capture_output=True, text=True).stdout.strip()
+    plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=python.parent, env=plain, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
 
 
 @pytest.mark.registry

@@ -8,6 +8,7 @@ installed or resolved again: a container's torch belongs to its driver. Elsewher
 from __future__ import annotations
 
 import argparse
+import fcntl
 import hashlib
 import importlib.util
 import json
@@ -19,6 +20,8 @@ import site
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 
@@ -86,7 +89,22 @@ def make_ready(venv: Path, base: bool) -> None:
     if Path(sys.prefix).resolve() == venv.resolve():
         _restart_with_maker(found)
     wanted = describe(base)
-    if found == wanted:
+    if found != wanted:
+        with _one_at_a_time():
+            _make(venv, base, wanted)
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    # Installs for different environments write the same files into the repository: tools/*.egg-info.
+    with (ROOT / "pyproject.toml").open("rb") as common:
+        fcntl.flock(common, fcntl.LOCK_EX)
+        yield
+
+
+def _make(venv: Path, base: bool, wanted: dict[str, str]) -> None:
+    found = _read_stamp(venv)
+    if found == wanted:  # by another process, while this one waited
         return
     started = time.monotonic()
     torch = None if base else _working_torch()
@@ -174,7 +192,9 @@ def _install(venv: Path, base: bool, torch: str | None) -> None:
     extras = EXTRAS_OF_BASE if base else EXTRAS_BESIDE_A_PARENT_TORCH if torch else EXTRAS
     print(f"setup: installing moeshapes[{extras}]", flush=True)
     pip = [str(_interpreter(venv)), "-m", "pip", "--disable-pip-version-check", "install"]
-    done = subprocess.run([*pip, "-c", str(constraints), "-e", f"{ROOT}[{extras}]"], cwd=venv, check=False)
+    # Compiling all modules takes longer than installing them; those that are imported are compiled then.
+    what = ["--no-compile", "-c", str(constraints), "-e", f"{ROOT}[{extras}]"]
+    done = subprocess.run([*pip, *what], cwd=venv, check=False)
     if done.returncode:
         raise SetupError("pip could not install (see above); without a registry, `make … VENV=` needs no pip")
 
