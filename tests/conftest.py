@@ -30,7 +30,12 @@ NEEDS_VERIFY_EXTRA = (
 )
 """Test modules and folders that import torch: not collected from a base install, and said so."""
 
-collect_ignore = [] if importlib.util.find_spec("torch") else list(NEEDS_VERIFY_EXTRA)
+NEEDS_REPORT_EXTRA = ("acceptance/test_report.py", "report")
+"""Those that import jinja2."""
+
+_NEEDED = {"torch": NEEDS_VERIFY_EXTRA, "jinja2": NEEDS_REPORT_EXTRA}
+_MISSING = {module: paths for module, paths in _NEEDED.items() if not importlib.util.find_spec(module)}
+collect_ignore = [path for paths in _MISSING.values() for path in paths]
 
 # A shared or slow machine is not a failing one.
 settings.register_profile("moeshapes", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -38,7 +43,8 @@ settings.load_profile("moeshapes")
 
 
 def pytest_report_header() -> str:
-    return f"without torch, not collected: {', '.join(collect_ignore)}" if collect_ignore else "torch: found"
+    missing = [f"without {module}, not collected: {', '.join(paths)}" for module, paths in _MISSING.items()]
+    return "; ".join(missing) or f"found: {', '.join(_NEEDED)}"
 
 
 @pytest.fixture(scope="session")
