@@ -77,6 +77,25 @@ def test_rows_that_a_lookup_cannot_tell_apart(
     assert [finding.rule for finding in find(table(line(**first), line(**second)))] == rules
 
 
+@pytest.mark.parametrize(
+    ("second", "rules"),
+    [
+        (GELU, []),
+        ({**GELU, "_tag": "a"}, []),
+        ({"_tag": "a"}, [TAG_IGNORED]),
+        (SILU, [COLLISION, COLLISION]),
+    ],
+)
+def test_the_portable_kernels_are_looked_up_by_their_activation_too(
+    second: dict[str, str], rules: list[object]
+) -> None:
+    rows = Family({"a": table(line(**SILU), line(**second), name="a")})
+    columns = key_columns(rows.tables.values(), UNTUNED_COLUMNS)
+    found = list(find_collisions(entries_of(rows), columns, Scope(portable=True)))
+    assert [finding.rule for finding in found] == rules
+    assert not any("AITER" in finding.message for finding in found)
+
+
 def test_the_general_table_comes_first_and_serves() -> None:
     model, general = table(line(**SILU), name="model_configs/a_tuned_fmoe.csv"), table(line(**GELU), name=GENERAL)
     (found,) = find(general, model)

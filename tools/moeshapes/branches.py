@@ -11,7 +11,18 @@ from dataclasses import replace
 from itertools import combinations
 
 from moeshapes.collision import Scope, find_collisions
-from moeshapes.family import HERE, Entry, Family, RowKey, entries_of, in_tree, key_columns, merge_order, uncompared
+from moeshapes.family import (
+    HERE,
+    TRITON,
+    Entry,
+    Family,
+    RowKey,
+    entries_of,
+    in_tree,
+    key_columns,
+    merge_order,
+    uncompared,
+)
 from moeshapes.findings import Finding
 from moeshapes.overlay import Identity, lay_over, same_row
 from moeshapes.rule import Rule, Severity
@@ -71,7 +82,8 @@ class _Pair:
         self._identity = Identity(self.columns)
         self._here, self._mine, self._theirs = (self._rows(family) for family in (here, *families[:2]))
         # What a branch has by itself was found when it was merged into the working tree.
-        self.scope = Scope(self._merged, frozenset({HERE} if one.name == HERE else {one.name, other.name}))
+        except_in = frozenset({HERE} if one.name == HERE else {one.name, other.name})
+        self.scope = Scope(self._merged, except_in, portable=folder == TRITON)
 
     @property
     def _merged(self) -> str:

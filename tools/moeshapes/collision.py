@@ -45,12 +45,19 @@ MOST_SHOWN = 8
 class Scope:
     """Where collisions are looked for: after `merging` branches, except those that each of `except_in` has by itself.
 
-    `fixable` says that all rows are this working tree's own.
+    `fixable` says that all rows are this working tree's own, `portable` that they are the portable kernels': their
+    lookup compares act_type too.
     """
 
     merging: str = ""
     except_in: frozenset[str] = frozenset()
     fixable: bool = False
+    portable: bool = False
+
+    @property
+    def not_looked_at(self) -> tuple[str, ...]:
+        """Columns of the key that lookups do not compare."""
+        return tuple(column for column in NOT_LOOKED_AT if not (self.portable and column == "act_type"))
 
     def holds(self, rows: Iterable[Entry]) -> bool:
         """Whether the rows meet here and not in one of the trees already. What is AITER's lies beneath all trees."""
@@ -66,7 +73,7 @@ def find_collisions(entries: Iterable[Entry], columns: Sequence[str], scope: Sco
     `entries` are one family in merged order, `columns` the key that its merge compares.
     """
     keys = Keys(columns)
-    for rows in sharing_a_key(entries, [column for column in columns if column not in NOT_LOOKED_AT]):
+    for rows in sharing_a_key(entries, [column for column in columns if column not in scope.not_looked_at]):
         by_key: defaultdict[RowKey, list[Entry]] = defaultdict(list)
         for row in rows:
             key = keys.of(row)
@@ -89,10 +96,12 @@ def _collision(same: Sequence[Entry], columns: Sequence[str], scope: Scope) -> I
     for row in same:
         others = list(islice((other for other in same if other is not row), MOST_SHOWN))
         more = f" and {len(same) - 1 - len(others)} more rows" if len(same) - 1 > len(others) else ""
-        keeps = "this row" if row is kept else f"the row at {kept.place}"
+        served = same[0] if scope.portable else kept
+        this = "this row" if row is served else f"the row at {served.place}"
         message = (
             f"{scope.merging}{key_of(row.table, row.line)}: {row.us:g} µs, {row.kernels}; the same key has "
-            f"{', '.join(map(str, others))}{more}; AITER would keep {keeps}{_spelling_note(row, others, columns)}"
+            f"{', '.join(map(str, others))}{more}; {'lookups get' if scope.portable else 'AITER would keep'} {this}"
+            f"{_spelling_note(row, others, columns)}"
         )
         yield Finding(COLLISION, row.place, message, _remedy(row, kept, others, scope))
 
@@ -132,12 +141,14 @@ def _hidden(loaded: Mapping[RowKey, Entry], columns: Sequence[str], scope: Scope
         if scope.holds((served, row)):
             differ = [column for column, one, other in zip(columns, key, served_key, strict=True) if one != other]
             message = f"{scope.merging}{key_of(row.table, row.line)}: {row.us:g} µs, {row.kernels}; "
-            message += _what_lookups_get(served, row, differ)
+            message += _what_lookups_get(served, row, differ, scope)
             yield Finding(ACTIVATION_IGNORED if "act_type" in differ else TAG_IGNORED, row.place, message)
 
 
-def _what_lookups_get(served: Entry, row: Entry, differ: Sequence[str]) -> str:
+def _what_lookups_get(served: Entry, row: Entry, differ: Sequence[str], scope: Scope) -> str:
     values = " and ".join(f"`{column}` ({_shown(row, column)}; {_shown(served, column)} there)" for column in differ)
+    if scope.portable:
+        return f"lookups do not see {values} and get {served}"
     if served.file in (row.file, GENERAL):
         return f"lookups do not see {values} and get {served}, which serves the calls of both"
     return f"lookups do not see {values} and get this row or {served}: whichever file AITER lists first serves both"

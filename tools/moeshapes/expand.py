@@ -51,7 +51,8 @@ POLICY_CONFLICT = Rule(
 class DeclaredRow:
     """A row that a shape declares for a CSV, the GPUs that it is for, and one use of it. `place` is its token's.
 
-    `q_type` is how the untuned CSV spells that column where the lookup has the row's own, else empty.
+    `q_type` is how the untuned CSV spells that column where the lookup has the row's own, else empty. `left_out` are
+    the buckets that its entry leaves out with a reason.
     """
 
     csv: str
@@ -61,6 +62,7 @@ class DeclaredRow:
     deny: tuple[Deny, ...]
     place: Place
     q_type: str = ""
+    left_out: frozenset[int] = frozenset()
 
     @property
     def is_portable(self) -> bool:
@@ -109,6 +111,10 @@ class Declarations:
         """What the shapes of a tuned row deny; they agree where the declarations have no findings."""
         return next((declared.deny for declared in self.of_row(row) if declared.deny), ())
 
+    def left_out_of(self, row: TunedRow) -> frozenset[int]:
+        """The buckets of a tuned row's shape that are left out with a reason."""
+        return frozenset(token for declared in self.of_row(row) for token in declared.left_out)
+
     @cached_property
     def csvs(self) -> Mapping[str, tuple[UntunedRow, ...]]:
         """Each untuned CSV's rows in canonical order, each once."""
@@ -150,8 +156,11 @@ def _expand_entry(
     findings += unasked_buckets(shape, entry, block)
     if findings or shape.faulty - {"moe"} or entry.faulty - {"tokens", "left_out", "unreachable"}:
         return [], findings
+    left_out = frozenset(entry.left_out)
     rows = [
-        DeclaredRow(shape.csv, _row(shape, block, dims, token, gfx), gpus, use, shape.deny, place, entry.q_type)
+        DeclaredRow(
+            shape.csv, _row(shape, block, dims, token, gfx), gpus, use, shape.deny, place, entry.q_type, left_out
+        )
         for gfx, gpus in _by_flavour(shape)
         for use in _uses(shape, entry, block, dims)
         for token, place in entry.tokens.items()

@@ -16,6 +16,7 @@ from moeshapes.family import (
     FOLDERS,
     OF_MODELS,
     OWN_CONFIGS,
+    TRITON,
     Family,
     entries_of,
     key_columns,
@@ -86,7 +87,7 @@ def check_families(root: Path, families: Mapping[str, Family], beneath: Mapping[
             findings += found
         else:
             columns = key_columns(family.tuned.values(), family.shape_columns)
-            findings += find_collisions(entries_of(family), columns, Scope(fixable=True))
+            findings += find_collisions(entries_of(family), columns, Scope(fixable=True, portable=folder == TRITON))
     tuned = [table for family in families.values() for table in family.tuned.values()]
     rows = sum(line.cells is not None for table in tuned for line in table.lines)
     return KeysResult(tuple(findings), rows, len(tuned), overlay)

@@ -9,18 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from moeshapes.baseline import new_findings, read_baseline
-from moeshapes.findings import Finding, has_errors
+from moeshapes.family import FOLDERS
+from moeshapes.findings import Finding, Place, has_errors
 from moeshapes.root import is_shapes_root, name_from
 from moeshapes.rules import lint_rows
+from moeshapes.rules.portable import WRONG_TABLE, misplacement
 from moeshapes.runtime.version import Version
 from moeshapes.table import Table, read_table, read_tuned_rows
 from moeshapes.waiver import read_waivers, waive
 
 if TYPE_CHECKING:
     from moeshapes.expand import Declarations
-
-TABLE_FOLDERS = ("generated/aiter/configs", "generated/triton", "aiter/configs")
-"""Where tuned tables stand in a repository of shapes, or in an AITER checkout."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class LintResult:
 
 def tuned_files(root: Path) -> list[Path]:
     """The tuned fused-MoE tables below `root`, in order."""
-    return [path for folder in TABLE_FOLDERS for path in tuned_files_in(root / folder)]
+    return [path for folder in FOLDERS for path in tuned_files_in(root / folder)]
 
 
 def tuned_files_in(folder: Path) -> list[Path]:
@@ -62,7 +61,10 @@ def lint_files(
     tables = tuple(read_table(path, name_from(root, path)) for path in paths)
     rows = [row for table in tables for row in read_tuned_rows(table)]
     judged = lint_rows(rows, *_declarations(root), version)
-    found = [*(finding for table in tables for finding in table.findings), *judged]
+    misplaced = [
+        Finding(WRONG_TABLE, Place(table.name), fault) for table in tables for fault in misplacement(table.name)
+    ]
+    found = [*misplaced, *(finding for table in tables for finding in table.findings), *judged]
     waivers, faults = read_waivers(root, today or date.today()) if root else ([], [])
     waived = waive(found, rows, waivers)
     unused = waived.unused if root and set(tuned_files(root)) <= set(paths) else []

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from moeshapes.device import has_aiter
 from moeshapes.findings import Finding
 from moeshapes.kernel_name import KernelName
+from moeshapes.portable import FAMILIES
 from moeshapes.recipe import Format
 from moeshapes.rule import Rule, Severity
 from moeshapes.rules.check import Subject, check
@@ -54,8 +56,6 @@ _ARCHITECTURES = {
     **dict.fromkeys(("opus_moe1", "opus_moe2"), frozenset({"gfx950"})),
     "grouped_gemm": frozenset({"gfx1250"}),
 }
-_PORTABLE = frozenset({"triton_moe1", "triton_moe2"})
-"""Families that run on any architecture, MX formats included: Triton expands what the hardware lacks."""
 
 
 @check
@@ -102,8 +102,8 @@ def architectures(subject: Subject) -> Iterator[Finding]:
     gfx = subject.row.key.gfx
     for column, kernel in subject.parsed:
         legal = _ARCHITECTURES.get(kernel.family) or (_HAVE_MX if _needs_mx(kernel) else None)
-        runs = gfx in legal if legal else not gfx.startswith("sm_")
-        if runs or kernel.family in _PORTABLE:
+        runs = gfx in legal if legal else has_aiter(gfx)
+        if runs or kernel.family in FAMILIES:  # Triton expands what the hardware lacks
             continue
         where = " and ".join(sorted(legal)) if legal else "AMD GPUs"
         message = f"kernelName{column} `{kernel.render()}` runs on {where}, not on {gfx}"
@@ -123,6 +123,8 @@ def flags(subject: Subject) -> Iterator[Finding]:
             needs = [("xbf16", row.xbf16, int(kernel.xbf16)), ("flat", row.flat, kernel.flat)]
         elif kernel.family == "ck_gemm" and kernel.stage == 1 and bool(row.ksplit) != kernel.splits_k:
             needs = [("ksplit", row.ksplit, "above 0" if kernel.splits_k else 0)]
+        elif kernel.family in FAMILIES and column == 1:
+            needs = [(flag, getattr(row, flag), 0) for flag in ("ksplit", "xbf16", "flat")]
         for flag, stands, needed in needs:
             if stands != needed:
                 message = f"{flag} is {stands}, but kernelName{column} `{kernel.render()}` needs {needed}"

@@ -64,12 +64,12 @@ class Tables:
     declarations: Declarations | None = None
 
     @cached_property
-    def series(self) -> Mapping[Key, tuple[TunedRow, ...]]:
-        """The rows that AITER loads by key with token 0, each with its tokens ascending."""
-        series: dict[Key, list[TunedRow]] = defaultdict(list)
+    def series(self) -> Mapping[tuple[Key, bool], tuple[TunedRow, ...]]:
+        """The rows that are loaded, by key with token 0 and by backend, each with its tokens ascending."""
+        series: dict[tuple[Key, bool], list[TunedRow]] = defaultdict(list)
         for row in self.rows:
             if row.tag != FALLBACK_TAG:
-                series[without_token(row.key)].append(row)
+                series[without_token(row.key), row.is_portable].append(row)
         return {key: tuple(sorted(rows, key=lambda row: row.key.shape.token)) for key, rows in series.items()}
 
 

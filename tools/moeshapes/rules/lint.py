@@ -23,6 +23,7 @@ MODULES = (
     "inert",
     "kernels",
     "policies",
+    "portable",
     "reachable",
     "refusals",
     "series",

@@ -42,9 +42,12 @@ def tokens(subject: Subject) -> Iterator[Finding]:
 
 @check
 def activation_formats(subject: Subject) -> Iterator[Finding]:
-    """Where shapes declare the key, they have been judged with the environment that they declare."""
+    """Where shapes declare the key, they have been judged with the environment that they declare.
+
+    Rows of the portable kernels are looked up under the formats of their recipe, whatever AITER would ask for.
+    """
     key, recipe = subject.row.key, _recipe(subject.row.key.shape)
-    if recipe is None or subject.uses or not is_reachable_bucket(key.shape.token):
+    if recipe is None or subject.row.is_portable or subject.uses or not is_reachable_bucket(key.shape.token):
         return
     activation = key.shape.act_type.partition(".")[2].lower()
     bucket = key.shape.token

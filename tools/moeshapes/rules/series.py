@@ -54,11 +54,13 @@ def falling_times(tables: Tables) -> Iterator[Finding]:
 
 @check_tables
 def gaps(tables: Tables) -> Iterator[Finding]:
+    """Buckets that a shape leaves out with a reason are no gap."""
     for series in tables.series.values():
         looked_up = [row for row in series if row.key.shape.token in BUCKETS]
         for before, after in pairwise(looked_up):
             first, last = before.key.shape.token, after.key.shape.token
-            missing = ", ".join(str(bucket) for bucket in BUCKETS if first < bucket < last)
+            explained = tables.declarations.left_out_of(before) if tables.declarations else frozenset()
+            missing = ", ".join(str(b) for b in BUCKETS if first < b < last and b not in explained)
             if missing and last <= BUCKETS[-2]:
                 yield Finding(BUCKET_GAP, after.place, f"no row for {missing} between {before.place} and this one")
 
