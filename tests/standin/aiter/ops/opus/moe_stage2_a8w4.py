@@ -1,0 +1,7 @@
+"""opus stage 2, by name."""
+
+from __future__ import annotations
+
+from ...standin.functions import opus_a8w4_stage2_wrapper
+
+__all__ = ["opus_a8w4_stage2_wrapper"]
