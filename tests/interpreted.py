@@ -1,5 +1,7 @@
 """Runs the portable kernels in Triton's interpreter and prints, as JSON, how far each is from its reference.
 
+Arguments: recipes, `sorting`, `quantisers`. The last two print a list of the inputs on which they differ.
+
 In a process of its own: whether Triton interprets is settled when kernels are defined.
 """
 
@@ -9,6 +11,8 @@ import json
 import os
 import sys
 from dataclasses import replace
+from random import Random
+from typing import Any
 
 os.environ["TRITON_INTERPRET"] = "1"
 
@@ -17,9 +21,13 @@ import torch
 from jobs import launch, problem
 from moeshapes import oracle
 from moeshapes.arithmetic import arithmetic_of
+from moeshapes.backends import emulate
 from moeshapes.backends.portable.backend import PortableBackend
+from moeshapes.backends.portable.quantisers import quantise_activations
+from moeshapes.backends.portable.sorting import sort_slots, tile_bound
 from moeshapes.problem import Activation, Problem
-from moeshapes.recipe import RECIPES, QType, Recipe
+from moeshapes.quant import Quantised, Spec, quantise
+from moeshapes.recipe import RECIPES, Format, QType, Recipe
 from moeshapes.verify.numerics import judge, target_of
 from moeshapes.workload import draw_calls, draw_layer
 
@@ -65,10 +73,59 @@ def shares(recipe: Recipe) -> dict[str, float]:
     return {name: judge(output, target).worst for name, output in outputs.items()}
 
 
+def missorted(trials: int = 40) -> list[str]:
+    """Random routings that are not sorted as the emulated backend sorts them, filled up to the bound."""
+    random = Random(5)
+    return [text for text in (_missorted(random) for _ in range(trials)) if text]
+
+
+def _missorted(random: Random) -> str:
+    experts, block_m = random.randint(1, 12), random.choice([1, 2, 3, 16, 32])
+    topk, tokens = random.randint(1, min(experts, 4)), random.choice([1, 2, 9, 400])
+    ids = torch.tensor([random.sample(range(experts), topk) for _ in range(tokens)], dtype=torch.int32)
+    fixed, exact = sort_slots(ids, experts, block_m), emulate.sort_slots(ids, experts, block_m)
+    rows, tiles = exact.ids.numel(), exact.expert.numel()
+    right = (
+        fixed.tiles == tile_bound(ids.numel(), experts, block_m) >= tiles
+        and fixed.ids[:rows].equal(exact.ids)
+        and bool((fixed.ids[rows:] == tokens).all())
+        and fixed.tile_expert[:tiles].equal(exact.expert.int())
+        and bool((fixed.tile_expert[tiles:] == experts).all())
+    )
+    return "" if right else f"{experts} experts, block_m {block_m}, {ids.tolist()}"
+
+
+def misquantised() -> list[str]:
+    """The specs whose codes or scales differ in a bit from those of quant.quantise, NaN and zero blocks included."""
+    generator = torch.Generator().manual_seed(7)
+    x = (torch.randn((6, 1408), generator=generator) * torch.logspace(-6, 6, 1408)).bfloat16()
+    x[1] = 0
+    x[2, 5] = torch.nan
+    x[3, :64] = torch.inf
+    specs = [
+        Spec(Format.FP8, QType.PER_TOKEN),
+        Spec(Format.FP8, QType.PER_1X128),
+        Spec(Format.FP8, QType.PER_1X32),
+        Spec(Format.FP4, QType.PER_1X32),
+    ]
+    return [str(spec) for spec in specs if not _same(quantise_activations(x, spec), quantise(x, spec))]
+
+
+def _same(one: Quantised, other: Quantised) -> bool:
+    """Values to the bit, zeros' signs aside; where they are not finite it does not matter how."""
+    values, wanted = one.dequantise(), other.dequantise()
+    broken = ~wanted.isfinite()
+    return bool((values == wanted)[~broken].all()) and (~values.isfinite()).equal(broken)
+
+
 def main() -> None:
     torch.set_num_threads(1)
+    found: dict[str, Any] = {}
     with torch.inference_mode():
-        print(json.dumps({name: shares(RECIPES[name]) for name in sys.argv[1:]}))
+        for name in sys.argv[1:]:
+            lists = {"sorting": missorted, "quantisers": misquantised}
+            found[name] = lists[name]() if name in lists else shares(RECIPES[name])
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -180,8 +180,8 @@ class NanOnceInTen(EmulatedArm):
 class ColumnsDropped(EmulatedArm):
     """32 columns of the intermediate are zero."""
 
-    def activate(self, gate: Tensor, up: Tensor) -> Tensor:
-        values = super().activate(gate, up)
+    def gated(self, gate: Tensor, up: Tensor) -> Tensor:
+        values = super().gated(gate, up)
         values[:, 32:64] = 0
         return values
 

@@ -190,7 +190,7 @@ class EmulatedArm:
             if self.problem.doweight_stage1:
                 pre = pre * weights[rows.token, rows.slot].unsqueeze(1)
             gate, up = self.add_bias1(*self.split_gate_up(pre), rows)
-            self.write_intermediate(written, rows, self.activate(gate, up))
+            self.write_intermediate(written, rows, self.gated(gate, up))
         return written
 
     def preactivation(self, x: Tensor, rows: Rows) -> Tensor:
@@ -211,7 +211,7 @@ class EmulatedArm:
         gate_bias, up_bias = self.layer.bias1[rows.expert].split(self.problem.inter_dim, dim=1)
         return gate + gate_bias, up + up_bias
 
-    def activate(self, gate: Tensor, up: Tensor) -> Tensor:
+    def gated(self, gate: Tensor, up: Tensor) -> Tensor:
         return activate(gate, up, self.activation)
 
     def write_intermediate(self, written: Tensor, rows: Rows, values: Tensor) -> None:

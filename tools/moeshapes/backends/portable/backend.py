@@ -12,13 +12,14 @@ import triton
 from torch import Tensor
 
 from moeshapes.backends.base import NotRunAsNamedError, UnsupportedRowError
-from moeshapes.backends.portable import formats, kernels, quantisers
-from moeshapes.backends.portable.launch import compiling, launch, row_name
+from moeshapes.backends.portable import formats, kernels
+from moeshapes.backends.portable.launch import launch, row_name
+from moeshapes.backends.portable.quantisers import as_bytes, intermediate_buffers, quantise_activations
 from moeshapes.backends.portable.sorting import Sorted, sort_slots
 from moeshapes.kernel_name import KernelName, parse
 from moeshapes.portable import default_launch, kernel_faults, why_no_kernels
 from moeshapes.problem import Problem
-from moeshapes.quant import Quantised, Spec, activation_spec, fp8_dtype, quantise
+from moeshapes.quant import Quantised, activation_spec
 from moeshapes.recipe import Format, QType
 from moeshapes.verify.lookup import NO_LOOKUP, Lookup
 from moeshapes.workload import Call, Layer
@@ -32,8 +33,7 @@ _KINDS = {
 }
 _DOT_FORMATS = {Format.BF16: "bf16", Format.FP8: "e4m3", Format.FP4: "e2m1"}
 _QUANTISED_OUTPUT = {None: formats.TO_BF16, "fp8": formats.TO_FP8, "fp4": formats.TO_FP4}
-_QUANTISER_TILE = (4, 512)
-_ROW_TILE, _WIDE_BLOCKS, _SUM_TILE = 1024, 8, 1024
+_SUM_TILE = 1024
 
 
 class PortableBackend:
@@ -42,7 +42,7 @@ class PortableBackend:
     name = "portable"
 
     def __init__(self) -> None:
-        self.emulated = bool(kernels.INTERPRETED.value) or not torch.cuda.is_available()
+        self.emulated = bool(formats.INTERPRETED.value) or not torch.cuda.is_available()
 
     def prepare(self, layer: Layer) -> PortableLayer:
         return PortableLayer(layer)
@@ -106,6 +106,7 @@ class PortableArm:
         self.block_m = block_m
         self.first = first
         self.second = second
+        self.compiled: dict[int, Any] = {}
         self._refuse_mismatch()
 
     def _refuse_mismatch(self) -> None:
@@ -124,8 +125,15 @@ class PortableArm:
     def activate(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def launched(self) -> list[str]:
+    def named(self) -> list[str]:
         return [self.first.render(), self.second.render()]
+
+    def launched(self) -> list[str]:
+        """By what Triton compiled of them; in its interpreter, which compiles nothing, by their names."""
+        seen = [row_name(kernel) for kernel in self.compiled.values() if kernel is not None]
+        if not formats.INTERPRETED.value and seen != self.named():
+            raise NotRunAsNamedError(f"{' and '.join(seen) or 'no kernel'} ran, not {' and '.join(self.named())}")
+        return self.named()
 
     def stages(self) -> PortableStages:
         return PortableStages(self)
@@ -143,8 +151,8 @@ class PortableArm:
     def first_stage(self, call: Call, tiles: Sorted) -> Quantised:
         """The intermediate in sorted rows; filling rows are left as they were."""
         spec = activation_spec(self.problem.recipe, self.problem.fnuz)
-        codes, scales = _buffers(
-            tiles.ids.shape[0], self.problem.inter_dim, spec if self.first.out_quant else None, call
+        codes, scales = intermediate_buffers(
+            tiles.ids.shape[0], self.problem.inter_dim, spec if self.first.out_quant else None, tiles.ids.device
         )
         self._launch_first(call, tiles, quantise_activations(call.activations, spec), codes, scales)
         if self.first.out_quant or spec.is_plain:
@@ -153,15 +161,16 @@ class PortableArm:
 
     def _launch_first(self, call: Call, tiles: Sorted, x: Quantised, codes: Tensor, scales: Tensor | None) -> None:
         problem, tile, activation = self.problem, _Tile.of(self.first), self.problem.activation
-        kernels.stage1[(tiles.tiles, triton.cdiv(problem.inter_dim, tile.n))](
-            _bytes(x.codes), _or_codes(x), *self._weights(self.prepared.w1), _or_any(self.layer.bias1, codes),
-            _bytes(codes), _or_any(scales, codes), tiles.ids, tiles.tile_expert, self.layer.set_of, call.topk_weights,
+        self.compiled[1] = launch(
+            kernels.stage1, (tiles.tiles, triton.cdiv(problem.inter_dim, tile.n)),
+            *_pointers(x), *_pointers(self.prepared.w1), _or_any(self.layer.bias1, codes),
+            as_bytes(codes), _or_any(scales, codes), tiles.ids, tiles.tile_expert, self.layer.set_of, call.topk_weights,
             call.tokens, problem.expert, problem.model_dim, problem.inter_dim, problem.topk,
-            *_set_strides(self.prepared.w1),
+            *_row_strides(x), *_row_strides(self.prepared.w1), *_set_strides(self.prepared.w1),
             activation.limit or 0.0, activation.alpha or 0.0, activation.beta or 1.0, activation.linear_beta or 1.0,
             **self._formats(), ACTIVATION=_ACTIVATIONS[activation.kind], HAS_LIMIT=bool(activation.limit),
             HAS_BIAS=self.layer.bias1 is not None, DOWEIGHT=problem.doweight_stage1,
-            TO=_QUANTISED_OUTPUT[self.first.out_quant], **_launch_options(tile),
+            TO=_QUANTISED_OUTPUT[self.first.out_quant], **_launch_options(tile, problem.model_dim),
         )  # fmt: skip
 
     # --- stage 2
@@ -174,24 +183,24 @@ class PortableArm:
             return total.bfloat16()
         slots = torch.empty((call.tokens * problem.topk, problem.model_dim), dtype=torch.bfloat16, device=device)
         self._launch_second(call, tiles, intermediate, slots)
-        total = slots.view(call.tokens, problem.topk, problem.model_dim).sum(dim=1, dtype=torch.float32)
-        return total.bfloat16()
+        total = torch.empty((call.tokens, problem.model_dim), dtype=torch.bfloat16, device=device)
+        grid = (call.tokens, triton.cdiv(problem.model_dim, _SUM_TILE))
+        launch(kernels.add_slots, grid, slots, total, problem.topk, problem.model_dim, BN=_SUM_TILE)
+        return total
 
     def _launch_second(self, call: Call, tiles: Sorted, hidden: Quantised, out: Tensor) -> None:
         problem, tile = self.problem, _Tile.of(self.second)
-        kernels.stage2[(tiles.tiles, triton.cdiv(problem.model_dim, tile.n))](
-            _bytes(hidden.codes), _or_codes(hidden), *self._weights(self.prepared.w2), _or_any(self.layer.bias2, out),
+        self.compiled[2] = launch(
+            kernels.stage2, (tiles.tiles, triton.cdiv(problem.model_dim, tile.n)),
+            *_pointers(hidden), *_pointers(self.prepared.w2), _or_any(self.layer.bias2, out),
             out, tiles.ids, tiles.tile_expert, self.layer.set_of, call.topk_weights,
             call.tokens, problem.expert, problem.inter_dim, problem.model_dim, problem.topk,
-            *_set_strides(self.prepared.w2),
+            *_row_strides(hidden), *_row_strides(self.prepared.w2), *_set_strides(self.prepared.w2),
             **self._formats(), HAS_BIAS=self.layer.bias2 is not None, WEIGH=not problem.doweight_stage1,
-            ATOMIC=self.second.mode == "atomic", **_launch_options(tile),
+            ATOMIC=self.second.mode == "atomic", **_launch_options(tile, problem.inter_dim),
         )  # fmt: skip
 
     # --- arguments
-
-    def _weights(self, weight: Quantised) -> tuple[Tensor, Tensor]:
-        return _bytes(weight.codes), _or_codes(weight)
 
     def _formats(self) -> dict[str, Any]:
         recipe = self.problem.recipe
@@ -204,54 +213,27 @@ class PortableArm:
         }
 
 
-def _launch_options(tile: _Tile) -> dict[str, int]:
-    return {"BM": tile.m, "BN": tile.n, "BK": tile.k, "num_warps": tile.warps, "num_stages": tile.stages}
+def _launch_options(tile: _Tile, k: int) -> dict[str, int]:
+    even = k % tile.k == 0
+    return {"EVEN": even, "BM": tile.m, "BN": tile.n, "BK": tile.k, "num_warps": tile.warps, "num_stages": tile.stages}
+
+
+def _row_strides(matrix: Quantised) -> tuple[int, int]:
+    """Of codes and scales, in elements."""
+    return matrix.codes.stride(-2), 0 if matrix.scales is None else matrix.scales.stride(-2)
 
 
 def _set_strides(weight: Quantised) -> tuple[int, int]:
     return weight.codes.stride(0), 0 if weight.scales is None else weight.scales.stride(0)
 
 
-def _bytes(codes: Tensor) -> Tensor:
-    """fp8 as bytes: a kernel names the format itself, and a masked load has no fp8 zero."""
-    return codes.view(torch.uint8) if codes.element_size() == 1 else codes
-
-
-def _or_codes(quantised: Quantised) -> Tensor:
-    """The scales, or some pointer that a kernel without scales never reads."""
-    return quantised.codes if quantised.scales is None else quantised.scales
+def _pointers(matrix: Quantised) -> tuple[Tensor, Tensor]:
+    """Codes and scales, or where a kernel reads no scales some other pointer."""
+    return as_bytes(matrix.codes), _or_any(matrix.scales, matrix.codes)
 
 
 def _or_any(tensor: Tensor | None, other: Tensor) -> Tensor:
     return other if tensor is None else tensor
-
-
-def _buffers(rows: int, columns: int, spec: Spec | None, call: Call) -> tuple[Tensor, Tensor | None]:
-    """Uninitialised codes and scales for MX values, or for None a bf16 matrix."""
-    device = call.activations.device
-    if spec is None:
-        return torch.empty((rows, columns), dtype=torch.bfloat16, device=device), None
-    scales = torch.empty((rows, columns // 32), dtype=torch.uint8, device=device)
-    if spec.number is Format.FP4:
-        return torch.empty((rows, columns // 2), dtype=torch.uint8, device=device), scales
-    return torch.empty((rows, columns), dtype=fp8_dtype(spec.fnuz), device=device), scales
-
-
-def quantise_activations(x: Tensor, spec: Spec) -> Quantised:
-    """Quantises bf16 `[rows, K]`: MX by a kernel of its own, the rest by plain torch."""
-    if spec.is_plain or spec.q_type is not QType.PER_1X32:
-        return quantise(x, spec)
-    rows, columns = x.shape
-    fp4 = spec.number is Format.FP4
-    codes = torch.empty(
-        (rows, columns // 2 if fp4 else columns), dtype=torch.uint8 if fp4 else fp8_dtype(spec.fnuz), device=x.device
-    )
-    scales = torch.empty((rows, columns // 32), dtype=torch.uint8, device=x.device)
-    block_m, block_n = _QUANTISER_TILE
-    grid = (triton.cdiv(rows, block_m), triton.cdiv(columns, block_n))
-    to = formats.TO_FP4 if fp4 else formats.TO_FP8
-    kernels.quantise_mx[grid](x, _bytes(codes), scales, rows, columns, TO=to, BM=block_m, BN=block_n)
-    return Quantised(spec, codes, scales)
 
 
 class PortableStages:

@@ -3,17 +3,15 @@
 Numbers come in one of four kinds, which decides how a K step is multiplied:
 PLAIN bf16; ROW fp8 with one fp32 scale a row of activations and of weights; WIDE fp8 with fp32 scales a 1x128 and a 128x128 block;
 MX e8m0 scales a 32-wide block, through `dot_scaled`, activations bf16, fp8 or fp4.
-Every value of a padded column is computed and written: its weights are zero.
+Every value of a padded column is computed and written: its weights are zero. The compiled kernels carry the name that rows give them.
 """
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
-from triton import knobs
 
-INTERPRETED = tl.constexpr(knobs.runtime.interpret)
-"""Triton's interpreter multiplies bf16 as integers and rounds bf16 and fp8 its own way: there, kernels do it themselves."""
+from moeshapes.backends.portable.formats import INTERPRETED, TO_BF16, store_quantised, to_bf16
 
 PLAIN = tl.constexpr(0)
 ROW = tl.constexpr(1)
@@ -25,89 +23,77 @@ GELU = tl.constexpr(1)
 SWIGLU = tl.constexpr(2)
 SITUV2 = tl.constexpr(3)
 
-TO_BF16 = tl.constexpr(0)
-TO_FP8 = tl.constexpr(1)
-TO_FP4 = tl.constexpr(2)
+
+@triton.jit
+def _tile_at(base, index, row_stride, first, WIDTH: tl.constexpr):
+    """Pointers `[len(index), WIDTH]` at columns first.. of the rows `index`."""
+    return base + index[:, None] * row_stride + (first + tl.arange(0, WIDTH))[None, :]
 
 
 @triton.jit
-def _product(
-    acc, a, a_scale, w, w_scale, row, row_live, column, column_live, k_elements,
-    KIND: tl.constexpr, A_FORMAT: tl.constexpr, W_FORMAT: tl.constexpr, A_PER_BYTE: tl.constexpr, W_PER_BYTE: tl.constexpr,
+def _read(at, first, width, EVEN: tl.constexpr, WIDTH: tl.constexpr):
+    """What `at` points at, zero from column `width` on; EVEN where there is no such column."""
+    if EVEN:
+        return tl.load(at)
+    else:
+        return tl.load(at, (first + tl.arange(0, WIDTH) < width)[None, :], other=0)
+
+
+@triton.jit
+def _read_codes(
+    base,
+    index,
+    row_stride,
+    k,
+    k_elements,
+    FORMAT: tl.constexpr,
+    PER_BYTE: tl.constexpr,
+    EVEN: tl.constexpr,
     BK: tl.constexpr,
-):  # fmt: skip
-    """acc `[BM, BN]` += A[row, :] W[column, :]^T over all K; `a` and `w` point at their matrices, `row` and `column` index them."""
-    a_k: tl.constexpr = BK // A_PER_BYTE
-    w_k: tl.constexpr = BK // W_PER_BYTE
-    for k in range(0, k_elements, BK):
-        a_at = k // A_PER_BYTE + tl.arange(0, a_k)
-        w_at = k // W_PER_BYTE + tl.arange(0, w_k)
-        a_in = a_at < k_elements // A_PER_BYTE
-        w_in = w_at < k_elements // W_PER_BYTE
-        a_tile = tl.load(
-            a + row[:, None] * (k_elements // A_PER_BYTE) + a_at[None, :], row_live[:, None] & a_in[None, :], other=0
-        )
-        w_tile = tl.load(
-            w + column[None, :] * (k_elements // W_PER_BYTE) + w_at[:, None],
-            column_live[None, :] & w_in[:, None],
-            other=0,
-        )
-        if A_FORMAT == "e4m3":
-            a_tile = a_tile.to(tl.float8e4nv, bitcast=True)
-        if W_FORMAT == "e4m3":
-            w_tile = w_tile.to(tl.float8e4nv, bitcast=True)
-        if KIND == MX:
-            s_at = k // 32 + tl.arange(0, BK // 32)
-            s_in = s_at < k_elements // 32
-            ws = tl.load(
-                w_scale + column[:, None] * (k_elements // 32) + s_at[None, :],
-                column_live[:, None] & s_in[None, :],
-                other=0,
-            )
-            if A_FORMAT == "bf16":
-                acc = tl.dot_scaled(a_tile, None, "bf16", w_tile, ws, W_FORMAT, acc)
-            else:
-                a_s = tl.load(
-                    a_scale + row[:, None] * (k_elements // 32) + s_at[None, :],
-                    row_live[:, None] & s_in[None, :],
-                    other=0,
-                )
-                acc = tl.dot_scaled(a_tile, a_s, A_FORMAT, w_tile, ws, W_FORMAT, acc)
-        elif KIND == WIDE:
-            wide = k_elements // 128
-            a_s = tl.load(a_scale + row * wide + k // 128, row_live, other=0)
-            ws = tl.load(w_scale + column // 128 * wide + k // 128, column_live, other=0)
-            acc += tl.dot(a_tile, w_tile) * (a_s[:, None] * ws[None, :])
-        elif INTERPRETED:
-            acc = tl.dot(a_tile.to(tl.float32), w_tile.to(tl.float32), acc)
+):
+    """A K step of the rows `index`: `[rows, BK / PER_BYTE]`."""
+    width: tl.constexpr = BK // PER_BYTE
+    first = k // PER_BYTE
+    tile = _read(_tile_at(base, index, row_stride, first, width), first, k_elements // PER_BYTE, EVEN, width)
+    if FORMAT == "e4m3":
+        tile = tile.to(tl.float8e4nv, bitcast=True)
+    return tile
+
+
+@triton.jit
+def _read_scales(base, index, row_stride, k, k_elements, KIND: tl.constexpr, EVEN: tl.constexpr, BK: tl.constexpr):
+    """The scales of a K step: e8m0 `[rows, BK / 32]`, or fp32 `[rows]` of the 128 block that it is in."""
+    if KIND == MX:
+        width: tl.constexpr = BK // 32
+        return _read(_tile_at(base, index, row_stride, k // 32, width), k // 32, k_elements // 32, EVEN, width)
+    else:
+        return tl.load(base + index * row_stride + k // 128)
+
+
+@triton.jit
+def _multiply(acc, a, a_scale, w, w_scale, KIND: tl.constexpr, A_FORMAT: tl.constexpr, W_FORMAT: tl.constexpr):
+    """acc `[BM, BN]` + A W^T of one K step. A scale that is NaN gives Inf or NaN, which is as good a sign."""
+    if KIND == MX:
+        if A_FORMAT == "bf16":
+            return tl.dot_scaled(a, None, "bf16", tl.trans(w), w_scale, W_FORMAT, acc, fast_math=True)
         else:
-            acc = tl.dot(a_tile, w_tile, acc)
+            return tl.dot_scaled(a, a_scale, A_FORMAT, tl.trans(w), w_scale, W_FORMAT, acc, fast_math=True)
+    elif INTERPRETED:
+        product = tl.dot(a.to(tl.float32), tl.trans(w.to(tl.float32)))
+        return acc + (product * (a_scale[:, None] * w_scale[None, :]) if KIND == WIDE else product)
+    elif KIND == WIDE:
+        return acc + tl.dot(a, tl.trans(w)) * (a_scale[:, None] * w_scale[None, :])
+    else:
+        return tl.dot(a, tl.trans(w), acc)
+
+
+@triton.jit
+def _by_rows(acc, a_scale, row, w_scale, column, KIND: tl.constexpr):
+    """Scales of whole rows, once all of K is added."""
     if KIND == ROW:
-        a_s = tl.load(a_scale + row, row_live, other=0)
-        ws = tl.load(w_scale + column, column_live, other=0)
-        acc = acc * (a_s[:, None] * ws[None, :])
-    return acc
-
-
-@triton.jit
-def _to_bf16(x):
-    """Nearest bf16, ties to even."""
-    if INTERPRETED:
-        bits = x.to(tl.int32, bitcast=True)
-        nearest = bits + 0x7FFF + ((bits >> 16) & 1)
-        x = tl.where(x == x, nearest, bits).to(tl.float32, bitcast=True)
-    return x.to(tl.bfloat16)
-
-
-@triton.jit
-def _to_fp8(x):
-    """Nearest e4m3fn of values within its range, ties to even, as bytes."""
-    if INTERPRETED:
-        exponent = tl.maximum((x.to(tl.int32, bitcast=True) >> 23) & 0xFF, 121)
-        # Adding 1.5 * 2^23 steps of the format's own grid leaves the nearest grid point.
-        shift = ((exponent + 20) << 23).to(tl.float32, bitcast=True) * 1.5
-        x = (x + shift) - shift
-    return x.to(tl.float8e4nv).to(tl.uint8, bitcast=True)
+        return acc * (tl.load(a_scale + row)[:, None] * tl.load(w_scale + column)[None, :])
+    else:
+        return acc
 
 
 @triton.jit
@@ -130,64 +116,36 @@ def _activated(gate, up, limit, alpha, beta, linear_beta, ACTIVATION: tl.constex
         return beta * _tanh(gate / beta) * tl.sigmoid(gate) * linear_beta * _tanh(up / linear_beta)
 
 
-@triton.jit
-def _block_exponent(amax, TO: tl.constexpr):
-    """The biased e8m0 exponent of a block: that of amax / max, rounded up (contract 6.3)."""
-    top: tl.constexpr = 6.0 if TO == TO_FP4 else 448.0
-    bits = tl.fdiv(amax, top).to(tl.int32, bitcast=True)
-    exponent = (bits >> 23) + ((bits & 0x7FFFFF) != 0).to(tl.int32)
-    return tl.where(amax < float("inf"), tl.minimum(exponent, 254), 255)
+def _name(stage: int, end: str, constants: dict[str, object]) -> str:
+    """The row's name for what was compiled, from its constants; launched.py adds warps and stages."""
+    short = {"bf16": "bf16", "e4m3": "fp8", "e2m1": "fp4"}
+    a, w = short[str(constants["A_FORMAT"])], short[str(constants["W_FORMAT"])]
+    tile = "x".join(str(constants[name]) for name in ("BM", "BN", "BK"))
+    return f"triton_moe{stage}_a{a}_w{w}_bf16_t{tile}{end}"
 
 
-@triton.jit
-def _fp4_code(x):
-    """e2m1 codes of fp32 values: nearest, ties to even, saturating; uint8."""
-    m = tl.abs(x)
-    code = (m > 0.25).to(tl.int32) + (m >= 0.75).to(tl.int32) + (m > 1.25).to(tl.int32) + (m >= 1.75).to(tl.int32)
-    code += (m > 2.5).to(tl.int32) + (m >= 3.5).to(tl.int32) + (m > 5.0).to(tl.int32)
-    return (code | ((x.to(tl.int32, bitcast=True) >> 28) & 8)).to(tl.uint8)
+def _name_of_stage1(specialisation) -> str:
+    constants = specialisation.constants
+    return _name(1, {1: "_fp8", 2: "_fp4"}.get(constants["TO"], ""), constants)
 
 
-@triton.jit
-def _store_quantised(
-    values, codes, scales, row, row_live, first_column, columns, TO: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr,
-):  # fmt: skip
-    """Writes `[BM, BN]` values as MX codes and scales into row-major `[rows, columns]`."""
-    grouped = tl.reshape(values, (BM, BN // 32, 32))
-    exponent = _block_exponent(tl.max(tl.abs(grouped), axis=2), TO)
-    # 2^-(exponent - 127) as a product of two factors: one alone leaves fp32's range at both ends.
-    half = (127 - exponent) // 2
-    other = 127 - exponent - half
-    factor = ((half + 127) << 23).to(tl.float32, bitcast=True)[:, :, None]
-    factor2 = ((other + 127) << 23).to(tl.float32, bitcast=True)[:, :, None]
-    scaled = tl.reshape(grouped * factor * factor2, (BM, BN))
-    block = first_column // 32 + tl.arange(0, BN // 32)
-    in_scales = row_live[:, None] & (block < columns // 32)[None, :]
-    tl.store(scales + row[:, None] * (columns // 32) + block[None, :], exponent.to(tl.uint8), in_scales)
-    if TO == TO_FP8:
-        column = first_column + tl.arange(0, BN)
-        inside = row_live[:, None] & (column < columns)[None, :]
-        clamped = tl.minimum(tl.maximum(scaled, -448.0), 448.0)
-        tl.store(codes + row[:, None] * columns + column[None, :], _to_fp8(clamped), inside)
-    else:
-        low, high = tl.split(tl.reshape(_fp4_code(scaled), (BM, BN // 2, 2)))
-        column = first_column // 2 + tl.arange(0, BN // 2)
-        inside = row_live[:, None] & (column < columns // 2)[None, :]
-        tl.store(codes + row[:, None] * (columns // 2) + column[None, :], low | (high << 4), inside)
+def _name_of_stage2(specialisation) -> str:
+    constants = specialisation.constants
+    return _name(2, "_atomic" if constants["ATOMIC"] else "_reduce", constants)
 
 
-@triton.jit
+@triton.jit(repr=_name_of_stage1, do_not_specialize=["tokens", "experts", "topk"])
 def stage1(
     a, a_scale, w, w_scale, bias, out, out_scale, ids, tile_expert, set_of, topk_weights,
-    tokens, experts, model_dim, inter_dim, topk, w_set_stride, w_scale_set_stride, limit, alpha, beta, linear_beta,
+    tokens, experts, model_dim, inter_dim, topk, a_row, a_scale_row, w_row, w_scale_row, w_set, w_scale_set,
+    limit, alpha, beta, linear_beta,
     KIND: tl.constexpr, A_FORMAT: tl.constexpr, W_FORMAT: tl.constexpr, A_PER_BYTE: tl.constexpr, W_PER_BYTE: tl.constexpr,
     ACTIVATION: tl.constexpr, HAS_LIMIT: tl.constexpr, HAS_BIAS: tl.constexpr, DOWEIGHT: tl.constexpr,
-    TO: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    TO: tl.constexpr, EVEN: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """act(x W_gate^T) * x W_up^T for a tile of BM sorted rows and BN columns of the intermediate.
 
-    out: bf16 `[R, I]`, or MX codes with `out_scale` `[R, I/32]`. w: `[sets, 2I, K]`, gate rows then up rows.
+    out: bf16 `[R, I]`, or MX codes with `out_scale` `[R, I/32]`. w: `[sets, 2I, K]`, gate rows then up rows. Strides in elements.
     """
     tile = tl.program_id(0)
     expert = tl.load(tile_expert + tile)
@@ -200,40 +158,57 @@ def stage1(
     live = token < tokens
     column = tl.program_id(1) * BN + tl.arange(0, BN)
     inside = column < inter_dim
-    zeros = tl.zeros((BM, BN), tl.float32)
-    w += weights * w_set_stride
-    w_scale += weights * w_scale_set_stride
-    gate = _product(
-        zeros, a, a_scale, w, w_scale, token.to(tl.int64), live, column, inside, model_dim,
-        KIND, A_FORMAT, W_FORMAT, A_PER_BYTE, W_PER_BYTE, BK,
-    )  # fmt: skip
-    up = _product(
-        zeros, a, a_scale, w, w_scale, token.to(tl.int64), live, inter_dim + column, inside, model_dim,
-        KIND, A_FORMAT, W_FORMAT, A_PER_BYTE, W_PER_BYTE, BK,
-    )  # fmt: skip
+    # Rows and columns that are not there read what is, and are not stored: unmasked loads are wider.
+    row = tl.where(live, token, 0).to(tl.int64)
+    gate_row = tl.where(inside, column, 0).to(tl.int64)
+    up_row = gate_row + inter_dim
+    w += weights * w_set
+    w_scale += weights * w_scale_set
+    gate = tl.zeros((BM, BN), tl.float32)
+    up = tl.zeros((BM, BN), tl.float32)
+    for k in range(0, model_dim, BK):
+        x = _read_codes(a, row, a_row, k, model_dim, A_FORMAT, A_PER_BYTE, EVEN, BK)
+        gates = _read_codes(w, gate_row, w_row, k, model_dim, W_FORMAT, W_PER_BYTE, EVEN, BK)
+        ups = _read_codes(w, up_row, w_row, k, model_dim, W_FORMAT, W_PER_BYTE, EVEN, BK)
+        if KIND == WIDE:
+            x_scale = _read_scales(a_scale, row, a_scale_row, k, model_dim, KIND, EVEN, BK)
+            gate_scale = _read_scales(w_scale, gate_row // 128, w_scale_row, k, model_dim, KIND, EVEN, BK)
+            up_scale = _read_scales(w_scale, up_row // 128, w_scale_row, k, model_dim, KIND, EVEN, BK)
+        elif KIND == MX:
+            x_scale = (
+                None if A_FORMAT == "bf16" else _read_scales(a_scale, row, a_scale_row, k, model_dim, KIND, EVEN, BK)
+            )
+            gate_scale = _read_scales(w_scale, gate_row, w_scale_row, k, model_dim, KIND, EVEN, BK)
+            up_scale = _read_scales(w_scale, up_row, w_scale_row, k, model_dim, KIND, EVEN, BK)
+        else:
+            x_scale, gate_scale, up_scale = None, None, None
+        gate = _multiply(gate, x, x_scale, gates, gate_scale, KIND, A_FORMAT, W_FORMAT)
+        up = _multiply(up, x, x_scale, ups, up_scale, KIND, A_FORMAT, W_FORMAT)
+    gate = _by_rows(gate, a_scale, row, w_scale, gate_row, KIND)
+    up = _by_rows(up, a_scale, row, w_scale, up_row, KIND)
     if DOWEIGHT:
         weight = tl.load(topk_weights + token * topk + (packed >> 24), live, other=0)
         gate *= weight[:, None]
         up *= weight[:, None]
     if HAS_BIAS:
         own = bias + expert.to(tl.int64) * (2 * inter_dim)
-        gate += tl.load(own + column, inside, other=0)[None, :]
-        up += tl.load(own + inter_dim + column, inside, other=0)[None, :]
+        gate += tl.load(own + gate_row)[None, :]
+        up += tl.load(own + up_row)[None, :]
     values = _activated(gate, up, limit, alpha, beta, linear_beta, ACTIVATION, HAS_LIMIT)
-    row = at.to(tl.int64)
+    out_row = at.to(tl.int64)
     if TO == TO_BF16:
-        tl.store(out + row[:, None] * inter_dim + column[None, :], _to_bf16(values), live[:, None] & inside[None, :])
+        tl.store(out + out_row[:, None] * inter_dim + column[None, :], to_bf16(values), live[:, None] & inside[None, :])
     else:
-        _store_quantised(values, out, out_scale, row, live, tl.program_id(1) * BN, inter_dim, TO, BM, BN)
+        store_quantised(values, out, out_scale, out_row, live, tl.program_id(1) * BN, inter_dim, TO, BM, BN)
 
 
-@triton.jit
+@triton.jit(repr=_name_of_stage2, do_not_specialize=["tokens", "experts", "topk"])
 def stage2(
     a, a_scale, w, w_scale, bias, out, ids, tile_expert, set_of, topk_weights,
-    tokens, experts, inter_dim, model_dim, topk, w_set_stride, w_scale_set_stride,
+    tokens, experts, inter_dim, model_dim, topk, a_row, a_scale_row, w_row, w_scale_row, w_set, w_scale_set,
     KIND: tl.constexpr, A_FORMAT: tl.constexpr, W_FORMAT: tl.constexpr, A_PER_BYTE: tl.constexpr, W_PER_BYTE: tl.constexpr,
     HAS_BIAS: tl.constexpr, WEIGH: tl.constexpr, ATOMIC: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    EVEN: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """h W2^T for a tile of BM sorted rows and BN columns. out: fp32 `[M, H]` to add to, or bf16 `[M * k, H]`, a row a slot."""
     tile = tl.program_id(0)
@@ -241,18 +216,33 @@ def stage2(
     if expert >= experts:
         return
     weights = tl.load(set_of + expert).to(tl.int64)
-    at = tile * BM + tl.arange(0, BM)
-    packed = tl.load(ids + at)
+    row = (tile * BM + tl.arange(0, BM)).to(tl.int64)
+    packed = tl.load(ids + row)
     token = packed & 0xFFFFFF
     live = token < tokens
     column = tl.program_id(1) * BN + tl.arange(0, BN)
     inside = column < model_dim
-    acc = _product(
-        tl.zeros((BM, BN), tl.float32), a, a_scale, w + weights * w_set_stride, w_scale + weights * w_scale_set_stride,
-        at.to(tl.int64), live, column, inside, inter_dim, KIND, A_FORMAT, W_FORMAT, A_PER_BYTE, W_PER_BYTE, BK,
-    )  # fmt: skip
+    w_column = tl.where(inside, column, 0).to(tl.int64)
+    w += weights * w_set
+    w_scale += weights * w_scale_set
+    acc = tl.zeros((BM, BN), tl.float32)
+    for k in range(0, inter_dim, BK):
+        h = _read_codes(a, row, a_row, k, inter_dim, A_FORMAT, A_PER_BYTE, EVEN, BK)
+        columns = _read_codes(w, w_column, w_row, k, inter_dim, W_FORMAT, W_PER_BYTE, EVEN, BK)
+        if KIND == WIDE:
+            h_scale = _read_scales(a_scale, row, a_scale_row, k, inter_dim, KIND, EVEN, BK)
+            column_scale = _read_scales(w_scale, w_column // 128, w_scale_row, k, inter_dim, KIND, EVEN, BK)
+        elif KIND == MX:
+            h_scale = (
+                None if A_FORMAT == "bf16" else _read_scales(a_scale, row, a_scale_row, k, inter_dim, KIND, EVEN, BK)
+            )
+            column_scale = _read_scales(w_scale, w_column, w_scale_row, k, inter_dim, KIND, EVEN, BK)
+        else:
+            h_scale, column_scale = None, None
+        acc = _multiply(acc, h, h_scale, columns, column_scale, KIND, A_FORMAT, W_FORMAT)
+    acc = _by_rows(acc, a_scale, row, w_scale, w_column, KIND)
     if HAS_BIAS:
-        acc += tl.load(bias + expert.to(tl.int64) * model_dim + column, inside, other=0)[None, :]
+        acc += tl.load(bias + expert.to(tl.int64) * model_dim + w_column)[None, :]
     slot = token * topk + (packed >> 24)
     if WEIGH:
         acc *= tl.load(topk_weights + slot, live, other=0)[:, None]
@@ -260,15 +250,16 @@ def stage2(
     if ATOMIC:
         tl.atomic_add(out + token.to(tl.int64)[:, None] * model_dim + column[None, :], acc, mask, sem="relaxed")
     else:
-        tl.store(out + slot.to(tl.int64)[:, None] * model_dim + column[None, :], _to_bf16(acc), mask)
+        tl.store(out + slot.to(tl.int64)[:, None] * model_dim + column[None, :], to_bf16(acc), mask)
 
 
 @triton.jit
-def quantise_mx(x, codes, scales, rows, columns, TO: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
-    """bf16 `[rows, columns]` to MX codes and scales, by the quantiser's own rule."""
-    row = (tl.program_id(0) * BM + tl.arange(0, BM)).to(tl.int64)
+def add_slots(slots, out, topk, columns, BN: tl.constexpr):
+    """Row by row the sum over a token's slots, in fp32. slots: bf16 `[M * k, H]`; out: bf16 `[M, H]`."""
+    token = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BN + tl.arange(0, BN)
-    live = row < rows
-    mask = live[:, None] & (column < columns)[None, :]
-    values = tl.load(x + row[:, None] * columns + column[None, :], mask, other=0).to(tl.float32)
-    _store_quantised(values, codes, scales, row, live, tl.program_id(1) * BN, columns, TO, BM, BN)
+    inside = column < columns
+    total = tl.zeros((BN,), tl.float32)
+    for slot in range(topk):
+        total += tl.load(slots + (token * topk + slot) * columns + column, inside, other=0).to(tl.float32)
+    tl.store(out + token * columns + column, to_bf16(total), inside)
