@@ -77,10 +77,10 @@ class Index:
 def open_index(folder: Path) -> Index:
     """The index of a checkpoint's folder. Raises CheckpointError with all that is wrong with it."""
     findings: list[Finding] = []
-    config = _read_object(folder / CONFIG, MAX_BYTES, findings)
+    config = _read_object(folder / CONFIG, MAX_BYTES, findings) or {}
     if (folder / INDEX).exists() or not (folder / SINGLE).exists():
         content = _read_object(folder / INDEX, MAX_INDEX_BYTES, findings)
-        index = Index(folder, _weight_map(folder, content, findings) if content else {}, config)
+        index = Index(folder, {} if content is None else _weight_map(folder, content, findings), config)
     else:
         index = Index(folder, _single(folder, findings), config, SINGLE)
     if findings:
@@ -88,8 +88,8 @@ def open_index(folder: Path) -> Index:
     return index
 
 
-def _read_object(path: Path, limit: int, findings: list[Finding]) -> dict[str, Any]:
-    """A JSON object from a file, empty where there is none, which is a finding."""
+def _read_object(path: Path, limit: int, findings: list[Finding]) -> dict[str, Any] | None:
+    """A JSON object from a file, None where there is none, which is a finding."""
     value, message = None, "it is no JSON object"
     if not path.is_file():
         message = "there is no such file"
@@ -105,7 +105,7 @@ def _read_object(path: Path, limit: int, findings: list[Finding]) -> dict[str, A
     if isinstance(value, dict):
         return value
     findings.append(Finding(UNREADABLE_CHECKPOINT, Place(str(path)), message))
-    return {}
+    return None
 
 
 def _weight_map(folder: Path, content: Mapping[str, Any], findings: list[Finding]) -> dict[str, str]:

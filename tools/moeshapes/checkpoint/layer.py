@@ -107,7 +107,7 @@ class _Assembly:
     def _gate_and_up(self, expert: Expert, columns: range, inter: int) -> list[Quantised | Tensor]:
         """Gate's rows and up's rows of w1."""
         width = range(expert.gate.form.k)
-        if expert.gate is not expert.up:
+        if expert.gate.codes != expert.up.codes:
             return [read_matrix(self.reader, matrix, columns, width) for matrix in (expert.gate, expert.up)]
         if not self.stored.layout.interleaved:
             up = range(inter + columns.start, inter + columns.stop)

@@ -41,8 +41,9 @@ def why_not(layer: StoredLayer, problem: Problem, rank: int) -> str:
         return f"{problem.shared_experts} fused shared experts declared; the checkpoint has {there}"
     if problem.bias != layer.has_bias:
         return f"bias {'declared, but the checkpoint has none' if problem.bias else 'in the checkpoint, not declared'}"
-    if problem.topk - problem.shared_experts > len(layer.experts):
-        return f"{problem.topk} slots declared for {len(layer.experts)} experts"
+    slots = problem.topk - problem.shared_experts
+    if slots > len(layer.experts):
+        return f"{slots} routed slots declared for {len(layer.experts)} experts"
     return ""
 
 

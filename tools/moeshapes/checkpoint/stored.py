@@ -99,8 +99,11 @@ class _Survey:
         names, layout = self._tensor_names(), self.layout
         self._look_up(names.values())
         router = self.entries.get(names["router"])
-        if router is None or len(router.shape) != 2:
-            self._report_missing([names["router"]] if router is None else [])
+        if router is None:  # a shard that cannot be read: its name is how the layer was found
+            return None
+        if len(router.shape) != 2 or not router.shape[0]:
+            message = f"`{router.name}`: {described(router)}, expected a row an expert"
+            self.findings.append(Finding(TENSOR_FORM, _place(self.index, router), message))
             return None
         count, hidden = router.shape
         bases = [self._bases(expert) for expert in range(count)]
