@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -174,11 +175,8 @@ def _run_one(arm: Arm, run: Run, call: Call) -> tuple[Tensor, bool]:
         shape = (call.tokens + _ROWS_AFTER, call.activations.shape[1])
         out = torch.full(shape, _SENTINEL, dtype=torch.bfloat16, device=call.activations.device)
         out[: call.tokens] = math.nan
-    if run.poison is None:
+    with arm.activate(), nullcontext() if run.poison is None else Poison(run.poison):
         output = arm.run(call, out)
-    else:
-        with Poison(run.poison):
-            output = arm.run(call, out)
     # What a caller reads is its own buffer, whatever was returned.
     output = output if out is None else out
     intact = out is None or bool((out[call.tokens :] == _SENTINEL).all())
@@ -239,9 +237,11 @@ def _stages(arm: Arm, call: Call, target: Target, topk: int, arithmetic: Arithme
     if stages is None or not arithmetic.modelled:
         return {}
     intermediate = target.modelled.intermediate
-    first = by_token(stages.first(call).double() - intermediate, topk).norm(dim=1)
+    with arm.activate():
+        hidden, output = stages.first(call), stages.second(call, intermediate)
+    first = by_token(hidden.double() - intermediate, topk).norm(dim=1)
     first_share = (first / target.intermediate_limit(topk)).nan_to_num(nan=math.inf).masked_fill(first == 0, 0.0)
-    second = judge(stages.second(call, intermediate), target)
+    second = judge(output, target)
     return {"stage 1": float(first_share.max()), "stage 2": second.worst}
 
 
@@ -255,11 +255,14 @@ def _baseline(job: Job, prepared: Prepared, arm: Arm, call: Call, target: Target
     if target is None:
         return None
     baseline = prepared.arm(None, job.token, job.lookup)
-    output = baseline.run(call)
+    with baseline.activate():
+        output = baseline.run(call)
+    with arm.activate():
+        with_row = arm.run(call)
     return {
         "over_limit": judge(output, target).worst,
         "launched": baseline.launched(),
-        "bitwise_equal": bitwise_equal(_logical(output, target), _logical(arm.run(call), target)),
+        "bitwise_equal": bitwise_equal(_logical(output, target), _logical(with_row, target)),
     }
 
 
