@@ -33,7 +33,10 @@ NEEDS_VERIFY_EXTRA = (
 NEEDS_REPORT_EXTRA = ("acceptance/test_report.py", "report")
 """Those that import jinja2."""
 
-_NEEDED = {"torch": NEEDS_VERIFY_EXTRA, "jinja2": NEEDS_REPORT_EXTRA}
+NEEDS_SAFETENSORS = ("acceptance/test_weights.py", "checkpoint")
+"""Those that write checkpoints."""
+
+_NEEDED = {"torch": NEEDS_VERIFY_EXTRA, "jinja2": NEEDS_REPORT_EXTRA, "safetensors": NEEDS_SAFETENSORS}
 _MISSING = {module: paths for module, paths in _NEEDED.items() if not importlib.util.find_spec(module)}
 collect_ignore = [path for paths in _MISSING.values() for path in paths]
 

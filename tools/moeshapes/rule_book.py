@@ -16,6 +16,7 @@ MODULES = (
     "adopt",
     "baseline",
     "branches",
+    "checkpoint.fault",
     "expand",
     "export",
     "generate",

@@ -57,7 +57,8 @@ def command(
     started = time.monotonic()
     stored, damage = asked_layer(weights, layer)
     if damage:
-        return show(damage, style)
+        click.echo(_as_json(damage, [])) if style == "json" else show(damage, style)
+        return FINDINGS
     site = Site(backend, LocalGpus() if backend == EMULATE else local_gpus())
     planned, findings = plan_of(root, tables, site)
     planned = take_weights(planned, stored, rank) if stored else planned

@@ -71,7 +71,7 @@ def weights_line(results: Sequence[Verified]) -> str:
     if not read:
         return ""
     most = max(read, key=lambda origin: int(origin["bytes_read"]))
-    anew = ", ".join(f"{name} of {count}" for name, count in most["quantised_anew"].items())
+    anew = ", ".join(f"{name} ({count})" for name, count in most["quantised_anew"].items())
     of_tensors = (
         f"{_size(most['bytes_read'])} of {most['tensors_read']} tensors ({most['experts_read']} routed experts)"
     )
