@@ -6,7 +6,6 @@ import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -54,17 +53,6 @@ def pytest_report_header() -> str:
 def root() -> Path:
     """The repository's root."""
     return ROOT
-
-
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """Small tensors gain nothing from more threads, and lose much to them on a busy machine."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -22,8 +22,6 @@ from moeshapes.verify.check import LayerCache, check
 from moeshapes.verify.numerics import judge, target_of
 from moeshapes.workload import Call, Layer, draw_calls, draw_layer
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 SWIGLU = Activation("swiglu", limit=7.0, alpha=1.702)
 A8W4 = ("flydsl_moe1_afp8_wfp4_bf16_t32x128x256_w2_gui", "flydsl_moe2_afp8_wfp4_bf16_t32x128x256")
 

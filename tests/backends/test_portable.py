@@ -26,8 +26,6 @@ pytest.importorskip("triton", reason="Triton is not installed")
 
 from moeshapes.backends.portable.backend import PortableArm, PortableBackend
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 SUPPORTED = ("bf16", "fp8_token", "fp8_block", "mxfp8", "a8w4", "a16w4", "a4w4")
 BLOCK_256 = ("triton_moe1_afp8_wfp8_bf16_t16x64x256_w4_s2", "triton_moe2_afp8_wfp8_bf16_t16x64x256_w4_s2_atomic")
 A8W4 = ("triton_moe1_afp8_wfp4_bf16_t16x64x128_w4_s2", "triton_moe2_afp8_wfp4_bf16_t16x64x128_w4_s2_reduce")

@@ -20,8 +20,6 @@ from moeshapes.verify.lookup import NO_LOOKUP, Lookup
 from moeshapes.verify.runs import runs_of
 from moeshapes.workload import Call
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 Change = Callable[[Tensor, Call, int, Tensor | None], Tensor]
 """Makes something else of an honest output: given that, the call, the number of the run and the out buffer."""
 

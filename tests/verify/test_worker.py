@@ -18,8 +18,6 @@ from moeshapes.verify.pool import Pool, default_command
 from moeshapes.verify.worker import load_backend, serve
 from process import environment
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def answers(jobs: Sequence[Job], backend: type[EmulateBackend] = EmulateBackend) -> list[dict[str, Any]]:
     given = io.StringIO("".join(each.to_json() + "\n" for each in jobs))
