@@ -13,15 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from declared import MODEL, declared, write_repository
+from gpus import gpu, local
 from moeshapes.dispatch import BUCKETS, TOP, tokens_of
 from moeshapes.expand import Declarations
-from moeshapes.record import _VERIFIER_SOURCES, verifier_digest
+from moeshapes.record import _VERIFIER_SOURCES, digest, verifier_digest
 from moeshapes.repository import load_declarations
 from moeshapes.row import Key, TunedRow
 from moeshapes.verify import plan as planning
 from moeshapes.verify.job import Job
 from moeshapes.verify.plan import UNDECLARED, Planned, counts_of, plan, undeclared_use
-from moeshapes.verify.site import EMULATED_UP_TO
+from moeshapes.verify.site import AUTO, EMULATED_UP_TO, WITHOUT_GPU, Site
 from process import environment
 from table_text import row
 
@@ -97,7 +98,77 @@ def test_this_repository_has_a_default_plan_for_every_shape_and_recipe(root: Pat
     jobs = jobs_of(plan(declarations, [], with_defaults=True))
     assert {job.use_id for job in jobs} == {declared.use.id for declared in declarations.rows}
     assert {job.problem.recipe_name for job in jobs} == {shape.recipe.name for shape in declarations.shapes}
-    assert len({job.id for job in jobs}) == len(jobs)
+    problems = {(digest(job.problem.as_json()), job.token) for job in jobs}
+    assert len({job.id for job in jobs}) == len(problems)
+
+
+# --- default plans of the portable kernels
+
+TRITON = SHAPE.replace("demo_untuned", "triton_demo_untuned").replace(
+    "[{gfx: gfx950, cu_num: 256}, {gfx: gfx950, cu_num: 128}]",
+    "[{gfx: gfx950, cu_num: 256}, {gfx: sm_90, cu_num: 132}]",
+)
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Declarations:
+    """One problem served by AITER and by the portable kernels."""
+    found, findings = declared(tmp_path_factory.mktemp("both"), tp4=SHAPE, triton=TRITON)
+    assert not findings
+    return found
+
+
+def planned_at(site: Site, declarations: Declarations) -> list[tuple[str, str, str, str]]:
+    """Of the default plans at bucket 8 under zeros: deployment, backend, its GPU, and why not another."""
+    items = [item for item in plan(declarations, [], with_defaults=True, site=site) if item.subject.use.pads == "zeros"]
+    return [
+        (i.subject.use.deployment, i.job.backend, i.job.gpu, i.note)
+        for i in items
+        if i.job and i.subject.key.shape.token == 8
+    ]
+
+
+def test_an_emulated_default_plan_is_shared_by_all_who_have_the_problem(both: Declarations) -> None:
+    jobs = jobs_of(plan(both, [], with_defaults=True))
+    assert (len(jobs), len({job.id for job in jobs})) == (8, 4)
+    assert {(job.use_id, job.token) for job in jobs} == {
+        (f"demo/{shape}#target+{pads}", token)
+        for shape in ("tp4", "triton")
+        for pads in ("zeros", "arguments")
+        for token in (1, 8)
+    }
+
+
+def test_the_default_plan_runs_where_its_own_kernels_do(both: Declarations) -> None:
+    assert planned_at(Site(AUTO, local(gpu())), both) == [
+        ("demo/tp4", "emulate", "", ""),
+        ("demo/triton", "portable", "sm_90/132", ""),
+    ]
+    without_aiter = local(gpu(gfx="gfx950", cu_num=256))
+    assert planned_at(Site(AUTO, without_aiter), both) == [
+        ("demo/tp4", "emulate", "", "AITER is not installed beside the gfx950/256 GPU"),
+        ("demo/triton", "portable", "gfx950/256", ""),
+    ]
+    assert planned_at(WITHOUT_GPU, both) == [
+        ("demo/tp4", "emulate", "", ""),
+        ("demo/triton", "emulate", "", "no gfx950/256 GPU is here"),
+    ]
+
+
+def test_what_runs_on_a_gpu_is_shared_with_nobody(both: Declarations) -> None:
+    jobs = jobs_of(plan(both, [], with_defaults=True, site=Site(AUTO, local(gpu()))))
+    assert len({job.id for job in jobs}) == len(jobs) == 8
+
+
+def test_a_row_is_verified_under_the_uses_of_its_own_kernels(both: Declarations) -> None:
+    on_amd = {"kernelName1": "triton_moe1_afp8_wfp4_bf16_t32x128x256_w8_s3"}
+    on_amd["kernelName2"] = "triton_moe2_afp8_wfp4_bf16_t32x128x256_w8_s3_reduce"
+    uses = {
+        deployment: [item.subject.use.id for item in plan(both, [row], with_defaults=False)]
+        for deployment, row in (("tp4", demo_row()), ("triton", demo_row(**on_amd)))
+    }
+    assert uses["tp4"] == ["demo/tp4#target+arguments", "demo/tp4#target+zeros"]
+    assert uses["triton"] == ["demo/triton#target+arguments", "demo/triton#target+zeros"]
 
 
 # --- undeclared uses
@@ -232,13 +303,15 @@ def test_another_model_is_another_job(tmp_path: Path, old: str, new: str) -> Non
     assert not set(ids[0]) & set(ids[1])
 
 
-def test_the_environment_is_part_of_a_job(tmp_path: Path) -> None:
-    ids = []
+def test_the_environment_is_part_of_a_rows_job(tmp_path: Path) -> None:
+    ids, defaults = [], []
     for name, text in (("a", SHAPE), ("b", SHAPE.replace("BOUND: 0}", "BOUND: 0, AITER_USE_NT: 1}"))):
         declarations, findings = declared(tmp_path / name, tp4=text)
         assert not findings
-        ids.append([job.id for job in jobs_of(plan(declarations, [], with_defaults=True))])
-    assert not set(ids[0]) & set(ids[1])
+        ids.append(only_job(declarations, demo_row()).id)
+        defaults.append([job.id for job in jobs_of(plan(declarations, [], with_defaults=True))])
+    assert ids[0] != ids[1]
+    assert defaults[0] == defaults[1]
 
 
 @pytest.mark.parametrize("what", ["torch", "moeshapes", "verifier"])

@@ -18,7 +18,7 @@ from moeshapes.verify.job import Job
 from moeshapes.verify.plan import Planned, plan
 from moeshapes.verify.pool import Outcome
 from moeshapes.verify.run import ERROR, SKIPPED, Verified, local_pool, run
-from small_repository import LIMITED_MODEL, tuned_row, write_small_repository
+from small_repository import LIMITED_MODEL, tuned_row, write_both_backends, write_small_repository
 
 MI355X = {"kind": "gpu", "gfx": "gfx950", "cu_num": 256, "board": "a board", "memory": 1 << 38, "driver": "6.12"}
 
@@ -201,6 +201,20 @@ def test_a_made_up_answer_is_as_real_ones_are(planned: list[Planned], store: Rec
     for verdict in ("pass", "fail"):
         for each in run(planned, store, AnsweringPool(always(verdict)), fresh=True):
             assert each.record is None or errors(each.record) == []
+
+
+def test_a_record_that_two_share_is_shown_as_each_ones_own(tmp_path: Path) -> None:
+    """The default plans of one problem are one job, whoever serves it."""
+    declarations, _ = load_declarations(write_both_backends(tmp_path))
+    planned = plan(declarations, [], with_defaults=True)
+    assert len(planned) == 2 * len({item.job.id for item in planned if item.job})
+    store, pool = RecordStore(tmp_path / "records"), AnsweringPool(result)
+    for answers in (pool, AnsweringPool(result)):
+        found = run(planned, store, answers, fresh=False)
+        assert [v.record["use"]["id"] for v in found if v.record] == [v.subject.use.id for v in found]
+        assert [v.record["key"]["gfx"] for v in found if v.record] == [v.subject.key.gfx for v in found]
+    assert len(pool.asked) == 2
+    assert all(v.cached for v in found)
 
 
 def test_a_record_of_an_emulation_never_reads_proven(real: list[Verified]) -> None:

@@ -11,29 +11,25 @@ from jobs import MXMOE
 from moeshapes.row import TunedRow
 from moeshapes.verify.gpus import NO_GPUS, LocalGpus
 from moeshapes.verify.site import AUTO, EMULATE, EMULATED_UP_TO, ON_GPU_UP_TO, PORTABLE, Placement, Site
-from small_repository import tuned_row
+from small_repository import portable_row, tuned_row
 
 HERE = local(gpu(0, cu_num=114), gpu(1))
-TRITON = ("triton_moe1_afp4_wfp4_bf16_t16x64x128_w4_s2", "triton_moe2_afp4_wfp4_bf16_t16x64x128_w4_s2_reduce")
 EMULATED = Placement(EMULATE)
 
 
-def portable_row(token: int = 8, gfx: str = "sm_90", cu_num: str = "132") -> TunedRow:
-    return tuned_row(token, gfx=gfx, cu_num=cu_num, kernelName1=TRITON[0], kernelName2=TRITON[1])
-
-
 def place(row: TunedRow, backend: str = AUTO, here: LocalGpus = HERE) -> Placement:
-    return Site(backend, here).place(row.key, row.launch())
+    return Site(backend, here).place(row.key, row.is_portable)
 
 
-def default_place(row: TunedRow, backend: str = AUTO, here: LocalGpus = HERE) -> Placement:
-    return Site(backend, here).place(row.key, None)
+def test_a_site_knows_which_keys_its_gpus_are_for() -> None:
+    assert Site(AUTO, HERE).has_gpu(portable_row().key)
+    assert not Site(AUTO, HERE).has_gpu(portable_row(cu_num="131").key)
+    assert not Site(AUTO, NO_GPUS).has_gpu(portable_row().key)
 
 
 @pytest.mark.parametrize("backend", [AUTO, PORTABLE])
 def test_a_row_of_portable_kernels_runs_on_a_gpu_of_its_kind(backend: str) -> None:
     assert place(portable_row(), backend) == Placement(PORTABLE, gpu(1))
-    assert default_place(portable_row(), backend) == Placement(PORTABLE, gpu(1))
     on_amd = local(gpu(0, gfx="gfx950", cu_num=256))
     assert place(portable_row(gfx="gfx950", cu_num="256"), backend, on_amd) == Placement(PORTABLE, on_amd.gpus[0])
 
@@ -47,7 +43,6 @@ def test_without_such_a_gpu_it_is_emulated_and_that_is_said() -> None:
 
 def test_without_such_a_gpu_it_is_refused_where_only_the_portable_backend_will_do() -> None:
     assert place(portable_row(), PORTABLE, NO_GPUS).refused == "no sm_90/132 GPU is here"
-    assert default_place(portable_row(), PORTABLE, NO_GPUS).refused == "no sm_90/132 GPU is here"
 
 
 @pytest.mark.parametrize("names", [MXMOE, ("a_kernel", "another")])
@@ -55,12 +50,12 @@ def test_rows_of_other_kernels_are_emulated_even_where_their_gpu_is(names: tuple
     row = tuned_row(8, kernelName1=names[0], kernelName2=names[1])
     here = local(gpu(gfx="gfx950", cu_num=256))
     emulated = Placement(EMULATE, note="AITER is not installed beside the gfx950/256 GPU")
-    assert place(row, here=here) == default_place(row, here=here) == emulated
+    assert place(row, here=here) == emulated
     assert place(row, PORTABLE, here).refused == "not a row of the portable kernels"
 
 
 def test_emulation_can_be_asked_for() -> None:
-    assert place(portable_row(), EMULATE) == default_place(portable_row(), EMULATE) == EMULATED
+    assert place(portable_row(), EMULATE) == EMULATED
 
 
 @pytest.mark.parametrize(("backend", "limit"), [(EMULATE, EMULATED_UP_TO), (AUTO, ON_GPU_UP_TO)])

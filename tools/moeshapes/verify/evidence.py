@@ -30,16 +30,27 @@ def status_of(key: Key, result: Mapping[str, Any]) -> str:
     return PROVEN if is_attested(key, result) else EMULATED
 
 
-def record_of(item: Planned, job: Job, result: Mapping[str, Any], time: datetime) -> dict[str, Any]:
-    key, use = item.subject.key, item.subject.use
+def vouching_for(record: Mapping[str, Any], subject: Subject) -> dict[str, Any]:
+    """A stored record of the subject's job as the subject's own: jobs of the same problem may share one."""
+    return {**record, **_of_whom(subject)}
+
+
+def _of_whom(subject: Subject) -> dict[str, Any]:
+    key, use = subject.key, subject.use
     return {
+        "key": {"gfx": key.gfx, "cu_num": key.cu_num, **asdict(key.shape)},
+        "use": use.as_json() | {"id": use.id},
+    }
+
+
+def record_of(item: Planned, job: Job, result: Mapping[str, Any], time: datetime) -> dict[str, Any]:
+    return {
+        **_of_whom(item.subject),
         "format": RECORD_FORMAT,
         "job": job.id,
-        "status": status_of(key, result),
+        "status": status_of(item.subject.key, result),
         "reasons": result["reasons"],
-        "key": {"gfx": key.gfx, "cu_num": key.cu_num, **asdict(key.shape)},
         "launch": job.launch,
-        "use": use.as_json() | {"id": use.id},
         "backend": job.backend,
         "device": result["device"],
         "versions": dict(item.versions),

@@ -18,7 +18,7 @@ from moeshapes.use import Use
 from moeshapes.verify.job import Job
 from moeshapes.verify.judgeable import why_not_judged
 from moeshapes.verify.merged_tables import MergedTables
-from moeshapes.verify.site import PRODUCTION, WITHOUT_GPU, Placement, Site
+from moeshapes.verify.site import EMULATE, PRODUCTION, WITHOUT_GPU, Placement, Site
 
 DEFAULT_PLAN_BUCKETS = (1, 8)
 SEED = 20260822
@@ -31,11 +31,20 @@ _ALL_DISTINCT = 1 << 62
 
 @dataclass(frozen=True)
 class Subject:
-    """What is verified: a tuned row, or for None the default plan of a declared key, under one use."""
+    """What is verified: a tuned row, or for None the default plan of a declared key, under one use.
+
+    `portable` says that it is declared for the portable kernels, whose default plan is another than AITER's.
+    """
 
     key: Key
     use: Use
     row: TunedRow | None
+    portable: bool = False
+
+    @property
+    def is_portable(self) -> bool:
+        """Whether the portable backend runs it."""
+        return self.row.is_portable if self.row else self.portable
 
     @property
     def name(self) -> str:
@@ -82,7 +91,7 @@ def plan(
     here = _Circumstances(versions_in_use(), site, merged or MergedTables())
     planned = [_planned(subject, reason, here) for subject, reason in _row_subjects(declarations, rows)]
     if with_defaults:
-        planned += [_planned(subject, "", here) for subject in _default_subjects(declarations)]
+        planned += [_planned(subject, "", here) for subject in _default_subjects(declarations, site)]
     return planned
 
 
@@ -126,13 +135,14 @@ def undeclared_use(key: Key) -> tuple[Use, str]:
     return use, "" if shape.use_g1u1 else "rows without a gate (use_g1u1 = 0) are not verified yet"
 
 
-def _default_subjects(declarations: Declarations) -> Iterator[Subject]:
-    """One subject a declared (shape, use) and bucket, on the first of the shape's GPUs."""
+def _default_subjects(declarations: Declarations, site: Site) -> Iterator[Subject]:
+    """One subject a declared (shape, use) and bucket, on the first of the shape's GPUs that is here or else at all."""
     seen = set()
     for declared in declarations.rows:
-        key = next(iter(declared.keys))
+        key = next(filter(site.has_gpu, declared.keys), next(iter(declared.keys)))
         for token in DEFAULT_PLAN_BUCKETS:
-            subject = Subject(replace(key, shape=replace(key.shape, token=token)), declared.use, None)
+            at_token = replace(key, shape=replace(key.shape, token=token))
+            subject = Subject(at_token, declared.use, None, declared.is_portable)
             name = (subject.key, declared.use.id)
             if name not in seen:
                 seen.add(name)
@@ -141,7 +151,7 @@ def _default_subjects(declarations: Declarations) -> Iterator[Subject]:
 
 def _planned(subject: Subject, reason: str, here: _Circumstances) -> Planned:
     launch = None if subject.row is None else subject.row.launch()
-    place = here.site.place(subject.key, launch)
+    place = here.site.place(subject.key, subject.is_portable)
     if reason or place.refused:
         return Planned(subject, None, reason or place.refused)
     versions = {**here.versions, **_library_version(place)}
@@ -188,14 +198,20 @@ def _job(subject: Subject, launch: dict[str, Any] | None, place: Placement, vers
 def identity_of(
     subject: Subject, problem: Problem, launch: dict[str, Any] | None, backend: str, versions: Mapping[str, str]
 ) -> dict[str, Any]:
-    """What a record vouches for: never times, since a row that was only timed again computes the same."""
-    return {
+    """What a record vouches for: never times, since a row that was only timed again computes the same.
+
+    An emulated default plan, which is of no row, is the same for whoever has the problem, on any GPU.
+    """
+    of_whom = {
         "key": [subject.key.gfx, subject.key.cu_num, *subject.key.shape.cells()],
+        "use": subject.use.id,
+        "env": dict(subject.use.env),
+    }
+    return {
+        **({} if subject.row is None and backend == EMULATE else of_whom),
         "launch": launch,
         "counts": _counts_to_run(subject),
         "problem": problem.as_json(),
-        "use": subject.use.id,
-        "env": dict(subject.use.env),
         "backend": backend,
         "seed": SEED,
         "versions": dict(versions),

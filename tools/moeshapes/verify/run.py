@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from moeshapes.record import RecordStore
-from moeshapes.verify.evidence import PASSED, attested_name, is_attested, record_of
+from moeshapes.verify.evidence import PASSED, attested_name, is_attested, record_of, vouching_for
 from moeshapes.verify.gpus import Gpu
 from moeshapes.verify.plan import Planned, Subject
 from moeshapes.verify.pool import Outcome, Pool
@@ -79,7 +79,8 @@ def _settled(item: Planned, store: RecordStore, fresh: bool) -> Verified | None:
     # Only a pass saves the work: a failure is worth seeing again, with the code that is here now.
     if record is None or record["status"] not in PASSED:
         return None
-    return Verified(item.subject, record["status"], record, note=item.note, cached=True)
+    own = vouching_for(record, item.subject)
+    return Verified(item.subject, record["status"], own, note=item.note, cached=True)
 
 
 def _verified(item: Planned, outcome: Outcome, store: RecordStore, time: datetime) -> Verified:

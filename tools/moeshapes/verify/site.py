@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from moeshapes.kernel_name import parse
 from moeshapes.row import Key
 from moeshapes.verify.gpus import NO_GPUS, Gpu, LocalGpus, kind_of
 
@@ -31,11 +28,11 @@ class Site:
     backend: str = AUTO
     local: LocalGpus = NO_GPUS
 
-    def place(self, key: Key, launch: Mapping[str, Any] | None) -> Placement:
-        """Where the row of these launch fields, or for None what runs at `key` without a row, is verified."""
+    def place(self, key: Key, portable: bool) -> Placement:
+        """Where a row of `key`, or what runs without one, is verified: by the portable backend's kernels or AITER's."""
         if self.backend == EMULATE:
             return _emulated(key)
-        backend = PORTABLE if _is_portable(key, launch) else PRODUCTION
+        backend = PORTABLE if portable else PRODUCTION
         if self.backend not in (AUTO, backend):
             return Placement(self.backend, refused=_NOT_OF[self.backend])
         kind = kind_of(key.gfx, key.cu_num)
@@ -48,6 +45,10 @@ class Site:
         # That AITER's rows are emulated goes without saying where there is none of its GPUs.
         return _emulated(key, missing if backend == PORTABLE or gpu is not None else "")
 
+    def has_gpu(self, key: Key) -> bool:
+        """Whether a GPU of the kind that the key is for is here."""
+        return self.local.of_kind(kind_of(key.gfx, key.cu_num)) is not None
+
     def _missing(self, kind: str) -> str:
         return f"no {kind} GPU is here" + (f": {self.local.problem}" if self.local.problem else "")
 
@@ -58,14 +59,6 @@ _NOT_OF = {PORTABLE: "not a row of the portable kernels", PRODUCTION: "a row of 
 
 def _lacks(gpu: Gpu) -> str:
     return "" if gpu.aiter else f"AITER is not installed beside the {gpu.kind} GPU"
-
-
-def _is_portable(key: Key, launch: Mapping[str, Any] | None) -> bool:
-    """AITER itself runs on AMD GPUs alone: elsewhere, what runs without a row is the portable kernels' own default."""
-    if launch is None:
-        return not key.gfx.startswith("gfx")
-    name = parse(launch["kernelName1"] or "")
-    return name is not None and name.family.startswith("triton_moe")
 
 
 def _on_gpu(key: Key, gpu: Gpu, backend: str) -> Placement:
