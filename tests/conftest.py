@@ -21,6 +21,7 @@ NEEDS_VERIFY_EXTRA = (
     "acceptance/test_verify.py",
     "backends",
     "sensitivity",
+    "standin",
     "test_activation.py",
     "test_oracle.py",
     "test_quant.py",
