@@ -91,3 +91,11 @@ def test_the_variables_reach_the_command(root: Path) -> None:
     dry = make(root, "--dry-run", "verify", "FRESH=1", "TUNED=rows.csv", "BACKEND=emulate")
     assert "-m moeshapes verify --fresh --backend emulate" in dry
     assert dry.rstrip().endswith("rows.csv")
+
+
+@pytest.mark.parametrize(
+    ("setting", "shared"), [("VENV=.venv", True), ("VENV= PYTHON=true", True), ("VENV= PYTHON=false", False)]
+)
+def test_tests_share_the_cores_where_xdist_is_installed(root: Path, setting: str, shared: bool) -> None:
+    """`true` and `false` stand in for interpreters that can and cannot import it."""
+    assert ("--numprocesses=auto" in make(root, "--dry-run", "test", *setting.split())) is shared
