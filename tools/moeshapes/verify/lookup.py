@@ -9,9 +9,12 @@ from typing import Any
 from moeshapes.row import LAUNCH_COLUMNS, UNTUNED_COLUMNS, Key
 
 KEY_COLUMNS = ("gfx", "cu_num", *UNTUNED_COLUMNS)
-_NOT_LOOKED_AT = {"us1": "1", "err1": "0", "us2": "0", "err2": "0", "us": "1", "tflops": "0", "bw": "0", "_tag": ""}
+_NOT_LOOKED_AT = {"us1": "1", "err1": "0", "us2": "0", "err2": "0", "us": "1", "tflops": "0", "bw": "0"}
 COLUMNS = (*KEY_COLUMNS, *LAUNCH_COLUMNS, *_NOT_LOOKED_AT)
-"""All columns of AITER's tuned tables (contract 2.1), so that its loader has nothing to fill in; it goes by names."""
+"""All columns of AITER's tuned tables (contract 2.1) but the tag, so that its loader has nothing to fill in.
+
+It goes by names. A tag that no row has would be a column of numbers, which newer pandas refuses to compare with text.
+"""
 
 
 @dataclass(frozen=True)
