@@ -59,6 +59,7 @@ def speed(ratio: float, us: float = 30.0, replaced: float | None = None) -> dict
         "protocol": 1,
         "tokens": 8,
         "calls": 10,
+        "reuse_bytes": 600 << 20,
         "verdict": verdict,
         "comparisons": comparisons,
         "noise": noise,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from process import run_moeshapes, run_python
 from report_samples import pull_request
+from serving_samples import MOE, sglang, trace, vllm, write_lines
 
 
 @pytest.fixture(scope="module")
@@ -64,3 +66,74 @@ def test_the_last_verification_needs_no_extra(tmp_path: Path) -> None:
     )
     done = run_python("-c", code, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "### moeshapes verify\n")
+
+
+@pytest.fixture
+def rounds(tmp_path: Path) -> Path:
+    """Two arms of four rounds, a file a round, and a trace of each."""
+    for number, drift in enumerate((1.0, 0.99, 1.01, 1.0), 1):
+        write_lines(tmp_path / f"before-{number}.jsonl", [sglang(8000.0 * drift, 20.0 / drift)])
+        write_lines(tmp_path / f"after-{number}.jsonl", [sglang(8400.0 * drift * drift, 19.0 / drift)])
+    trace(tmp_path / "before.json.gz", 50.0)
+    trace(tmp_path / "after.json.gz", 40.0)
+    return tmp_path
+
+
+ARMS = ("--arm", "before=before-*.jsonl", "--arm", "after=after-*.jsonl")
+
+
+def test_serving_is_compared_outside_any_repository(rounds: Path) -> None:
+    traces = ("--trace", "before=before.json.gz", "--trace", "after=after.json.gz")
+    done = run_moeshapes("report", "serving", *ARMS, *traces, "--reference", "MI355X=2100", cwd=rounds)
+    assert done.returncode == 0, done.stderr
+    line = next(line for line in done.stdout.splitlines() if line.startswith("1024/512, 16 at once"))
+    assert re.split(r"  +", line) == [
+        *("1024/512, 16 at once", "4", "1999.9", "2099.9", "+5.0 % ± 1.4", "20.00", "19.00", "−5.0 % ± <0.01"),
+        "1.000 of 2100",
+    ]
+    assert "−20.0 %, 0.0 %" in done.stdout
+    assert MOE in done.stdout
+    assert done.stderr == "moeshapes serving: no findings, 1 shape compared\n"
+
+
+def test_serving_as_markdown(rounds: Path) -> None:
+    done = run_moeshapes("report", "serving", *ARMS, "--format", "md", "--output", "serving.md", cwd=rounds)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "| 1024/512, 16 at once | 4 | 1999.9 |" in (rounds / "serving.md").read_text(encoding="utf-8")
+
+
+def test_arms_whose_settings_differ_are_refused(rounds: Path) -> None:
+    write_lines(rounds / "after-4.jsonl", [sglang(8400.0, random_range_ratio=0.5)])
+    done = run_moeshapes("report", "serving", *ARMS, cwd=rounds)
+    assert done.returncode == 1
+    assert "after-4.jsonl:1: error MOE572 1024/512, 16 at once: `random_range_ratio` is 0.5, but 1.0" in done.stdout
+    assert "at once  " not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "give two arms"),
+        (("--arm", "before"), "`before` is not NAME=FILE"),
+        (("--arm", "before=none.jsonl"), "there is no file none.jsonl"),
+        (("--arm", "before=before-1.jsonl"), "two arms are compared, not 1"),
+        ((*ARMS, "--reference", "MI355X"), "is not like MI355X=1234.5"),
+        ((*ARMS, "--reference", "MI355X@1/1/1=5"), "no shape that was compared"),
+        (("--trace", "a=before.json.gz", "--kernels", "("), "not a regular expression"),
+        (("--trace", "a=*.json.gz"), "one trace an arm"),
+    ],
+)
+def test_what_serving_lacks_is_said(rounds: Path, arguments: tuple[str, ...], said: str) -> None:
+    done = run_moeshapes("report", "serving", *arguments, cwd=rounds)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_results_of_vllm_do_not_tell_their_gpus(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_lines(tmp_path / f"{name}.json", [vllm(5000.0), vllm(5000.0)])
+    arms = ("--arm", "a=a.json", "--arm", "b=b.json")
+    assert "say it with --gpus" in run_moeshapes("report", "serving", *arms, cwd=tmp_path).stderr
+    done = run_moeshapes("report", "serving", *arms, "--gpus", "8", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "625.0" in done.stdout

@@ -19,6 +19,7 @@ def test_a_share_is_shown_with_its_sign(share: float, shown: str) -> None:
 def test_a_change_is_shown_with_its_interval() -> None:
     change = Change.of_ratio(0.88, 0.876, 0.884)
     assert with_interval(change) == "−12.0 % ± 0.4"
+    assert with_interval(Change.of_ratio(0.88, 0.88, 0.88)) == "−12.0 % ± <0.01"
     assert interval(change) == "−12.4 % to −11.6 %"
 
 

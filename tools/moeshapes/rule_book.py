@@ -24,6 +24,7 @@ MODULES = (
     "keys",
     "lint",
     "parity",
+    "report.serving_rules",
     "shape_draft",
     "waiver",
 )

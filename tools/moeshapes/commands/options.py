@@ -13,6 +13,11 @@ from moeshapes.runtime.version import CHANGES, KNOWN_UNTIL, Version
 
 
 def _shapes_root(context: click.Context, parameter: click.Parameter, given: Path | None) -> Path:
+    return shapes_root(given)
+
+
+def shapes_root(given: Path | None) -> Path:
+    """The repository of shapes that is given, else the one that this directory is in. Raises UsageError."""
     root = given or find_shapes_root(Path.cwd())
     if root is None:
         raise click.UsageError("no models/ and shapes/ here or above: run it inside the repository, or give --root DIR")
@@ -59,11 +64,12 @@ def _version(context: click.Context, parameter: click.Parameter, given: str) -> 
 
 
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
+_ROOT_HELP = "The directory of models/ and shapes/; else found upwards."
 _TABLES_ROOT_HELP = "The top of a repository of shapes, or of an AITER checkout; else found upwards."
 
-root_option = click.option(
-    "--root", type=_DIRECTORY, callback=_shapes_root, help="The directory of models/ and shapes/; else found upwards."
-)
+root_option = click.option("--root", type=_DIRECTORY, callback=_shapes_root, help=_ROOT_HELP)
+optional_root_option = click.option("--root", type=_DIRECTORY, help=_ROOT_HELP)
+"""For a command whose subcommands need none: `shapes_root` makes it one."""
 tables_root_option = click.option("--root", type=_DIRECTORY, callback=_tables_root, help=_TABLES_ROOT_HELP)
 optional_tables_root_option = click.option(
     "--root", type=_DIRECTORY, callback=_optional_tables_root, help=_TABLES_ROOT_HELP

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
-from moeshapes.commands.options import root_option
+from moeshapes.commands.extra import saying_what_to_install
+from moeshapes.commands.options import optional_root_option, shapes_root
+from moeshapes.commands.serving import command as serving
 from moeshapes.files import write_where_told
 from moeshapes.record import REPORT
 
@@ -18,19 +18,29 @@ from moeshapes.record import REPORT
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write there instead of to stdout.")
 @click.option("--link", default="", metavar="TEMPLATE", help="URL of a row, with {file}, {line} and {commit}.")
 @click.option("--limit", type=int, metavar="BYTES", help="Fold and cut markdown to at most so many; else 1 MiB.")
-@root_option
-def command(base: str | None, output: Path | None, link: str, limit: int | None, root: Path) -> None:
+@optional_root_option
+@click.pass_context
+def command(
+    context: click.Context, base: str | None, output: Path | None, link: str, limit: int | None, root: Path | None
+) -> None:
     """Print what the last `moeshapes verify` found, as markdown.
 
-    With --base, what a pull request changes: new keys, evidence, speed, kernels before and after.
+    With --base, what a pull request changes: new keys, evidence, speed, kernels before and after. `serving` compares
+    two arms of a serving benchmark.
     """
+    if context.invoked_subcommand:
+        return
     if base is None and limit is not None:
         raise click.UsageError("--limit is for what --base reports")
-    text = _last_verification(root) if base is None else _pull_request(root, base, link, limit)
+    top = shapes_root(root)
+    text = _last_verification(top) if base is None else _pull_request(top, base, link, limit)
     if output is None:
         click.echo(text, nl=False)
     else:
         write_where_told(output, text.encode())
+
+
+command.add_command(serving)
 
 
 def _last_verification(root: Path) -> str:
@@ -41,7 +51,7 @@ def _last_verification(root: Path) -> str:
 
 
 def _pull_request(root: Path, base: str, link: str, limit: int | None) -> str:
-    with _saying_what_to_install():
+    with saying_what_to_install("report"):
         from moeshapes.report.gather import pull_request_of
         from moeshapes.report.render import SMALLEST, STEP_SUMMARY, render_pull_request
     from moeshapes.git import GitError, open_git
@@ -56,12 +66,3 @@ def _pull_request(root: Path, base: str, link: str, limit: int | None) -> str:
         raise click.BadParameter(str(error), param_hint="--link") from error
     except GitError as error:
         raise click.ClickException(str(error)) from error
-
-
-@contextmanager
-def _saying_what_to_install() -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as missing:
-        needed = f"this needs {missing.name}, which a base install lacks"
-        raise click.ClickException(f"{needed}: pip install 'moeshapes[report]'") from missing

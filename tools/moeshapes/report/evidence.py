@@ -18,6 +18,12 @@ CACHE = "build/records"
 """Where `verify` keeps the records that are not committed, below a repository's root."""
 
 
+def attested_path(row: TunedRow, use: Use) -> str:
+    """Where a shipped row's attested record stands below the root; empty for a row of another table."""
+    table = row.place.file
+    return f"{RECORDS}/{folder_name(table)}/{file_name(row.key, row.launch(), use)}" if is_shipped(table) else ""
+
+
 @dataclass
 class Evidence:
     """The records below a repository's root. `unread` says of files that are no records why, as they are met."""
@@ -27,15 +33,14 @@ class Evidence:
 
     def of(self, row: TunedRow, use: Use) -> Record | None:
         """The record of a row as it stands under a use as it is declared; None where there is none."""
-        name = file_name(row.key, row.launch(), use)
-        return self._attested(row.place.file, name) or self._cached.get(name)
+        return self.attested(row, use) or self._cached.get(file_name(row.key, row.launch(), use))
 
-    def _attested(self, table: str, name: str) -> Record | None:
-        if not is_shipped(table):
-            return None
-        record = self._read(self.root / RECORDS / folder_name(table) / name)
+    def attested(self, row: TunedRow, use: Use) -> Record | None:
+        """The committed record alone."""
+        path = attested_path(row, use)
+        record = self._read(self.root / path) if path else None
         # A record under another's name is evidence of what it says it is of.
-        return record if record and file_name_of(record) == name else None
+        return record if record and file_name_of(record) == path.rpartition("/")[2] else None
 
     @cached_property
     def _cached(self) -> Mapping[str, Record]:

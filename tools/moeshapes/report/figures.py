@@ -8,6 +8,7 @@ from moeshapes.report.speed import Change
 from moeshapes.row import Key, TunedRow
 
 _LARGE = 1000.0
+_NARROW = 0.01
 _MINUS = "\N{MINUS SIGN}"
 
 
@@ -19,7 +20,8 @@ def percent(share: float) -> str:
 
 def with_interval(change: Change) -> str:
     """`−12.3 % ± 0.4`: the change and half its 95 % interval, in percent."""
-    return f"{percent(change.centre)} ± {100 * change.half_width:.2g}"
+    half = 100 * change.half_width
+    return f"{percent(change.centre)} ± {f'{half:.2g}' if half >= _NARROW else f'<{_NARROW}'}"
 
 
 def interval(change: Change) -> str:

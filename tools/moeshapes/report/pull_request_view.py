@@ -253,4 +253,6 @@ def _facts(proof: Proof) -> Iterator[str]:
     weights = record["numerics"].get("weights")
     yield f"weights of {weights['layer']} of checkpoint {weights['checkpoint']}" if weights else "weights drawn"
     if proof.speed:
-        yield f"timing protocol {proof.speed.protocol}, {proof.speed.calls} calls a graph"
+        speed = proof.speed
+        reuse = f"no weights read again within {speed.reuse_bytes >> 20} MiB"
+        yield f"timing protocol {speed.protocol}, {speed.calls} calls a graph, {reuse}"

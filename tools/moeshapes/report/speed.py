@@ -67,11 +67,12 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Speed:
-    """How long a row takes beside what else could run."""
+    """How long a row takes beside what else could run. `reuse_bytes` of weights lie between two reads of the same."""
 
     protocol: int
     tokens: int
     calls: int
+    reuse_bytes: int
     verdict: str
     comparisons: tuple[Comparison, ...]
     noise: tuple[Pass, ...]
@@ -92,7 +93,8 @@ def speed_of(record: Mapping[str, Any]) -> Speed | None:
         return None
     comparisons = tuple(_comparison(each) for each in facts["comparisons"])
     noise = tuple(_pass(each) for each in facts["noise"])
-    return Speed(facts["protocol"], facts["tokens"], facts["calls"], facts["verdict"], comparisons, noise)
+    numbers = (facts["protocol"], facts["tokens"], facts["calls"], facts["reuse_bytes"])
+    return Speed(*numbers, facts["verdict"], comparisons, noise)
 
 
 def _comparison(facts: Mapping[str, Any]) -> Comparison:
