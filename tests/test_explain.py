@@ -90,7 +90,7 @@ def test_every_bucket_of_every_declared_shape(root: Path, own: Both, aiter: Both
     declared = list(deployments(declarations))
     assert {deployment.shape.deployment for deployment in declared} == {s.deployment for s in declarations.shapes}
     for deployment in declared:
-        for bucket in BUCKETS:
+        for bucket in BUCKETS if not deployment.is_portable else ():
             for tokens in ends(bucket):
                 for both in (own, aiter):
                     both.agree(deployment.call(tokens))

@@ -18,6 +18,7 @@ from moeshapes.generate import derived_tables
 from moeshapes.model import read_model
 from moeshapes.recipe import RECIPES
 from moeshapes.repository import csv_path, load_declarations, tuned_name
+from moeshapes.row import is_portable
 from moeshapes.shape import read_shape
 
 
@@ -25,6 +26,8 @@ def test_tables_stand_where_aiter_has_them() -> None:
     assert csv_path("untuned_fmoe.csv") == "generated/aiter/configs/untuned_fmoe.csv"
     assert csv_path("tuned_fmoe.csv") == "generated/aiter/configs/tuned_fmoe.csv"
     assert csv_path("demo_untuned_fmoe.csv") == "generated/aiter/configs/model_configs/demo_untuned_fmoe.csv"
+    assert csv_path("triton_untuned_fmoe.csv") == "generated/triton/triton_untuned_fmoe.csv"
+    assert csv_path("triton_demo_tuned_fmoe.csv") == "generated/triton/triton_demo_tuned_fmoe.csv"
     assert tuned_name("untuned_fmoe.csv") == "tuned_fmoe.csv"
     assert tuned_name("untuned_a8w8_untuned_fmoe_ds_v3.csv") == "untuned_a8w8_tuned_fmoe_ds_v3.csv"
 
@@ -84,6 +87,8 @@ def test_rows_that_aiter_has_too_are_spelled_as_there(root: Path, aiter_configs:
     declarations, _ = load_declarations(root)
     lacking = set()
     for csv, rows in declarations.csvs.items():
+        if is_portable(csv):
+            continue
         path = next((p for p in (aiter_configs / csv, aiter_configs / "model_configs" / csv) if p.exists()), None)
         theirs = {tuple(cells) for cells in reader(path.read_text().splitlines())} if path else set()
         numbers = {cells[:5] for cells in theirs}

@@ -113,7 +113,7 @@ def shown_by_readme(root: Path, command: str) -> str:
 
 
 def test_the_readme_shows_what_explain_prints(root: Path) -> None:
-    command = "moeshapes explain GLM-5.2 --tp 4 --tokens 7 --tokens 9"
+    command = "moeshapes explain glm-5.2/tp4 --tokens 7 --tokens 9"
     assert run_moeshapes(*command.split()[1:], cwd=root).stdout == shown_by_readme(root, command)
 
 
@@ -141,7 +141,7 @@ def test_gpt_oss_asks_for_another_format_from_256_tokens_on(root: Path, aiter_co
 
 
 def test_both_blocks_of_deepseek_v41_flash_are_answered(root: Path) -> None:
-    target, draft = answers(root, "DeepSeek-V4.1-Flash", "--tp", "4", "--tokens", "40")
+    target, draft = answers(root, "deepseek-v4.1-flash/tp4", "--tokens", "40")
     for answer, experts in ((target, 385), (draft, 129)):
         assert (answer["bucket"], answer["row"], answer["key"]["expert"]) == (64, None, experts)  # type: ignore[index]
         assert answer["runs"]["step"] == 6  # type: ignore[index]

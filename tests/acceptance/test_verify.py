@@ -14,7 +14,15 @@ from pathlib import Path
 import pytest
 
 from process import environment, is_running, run_moeshapes, wait_for
-from small_repository import LIMITED_MODEL, SHAPE, TABLE, tuned_line, write_small_repository
+from small_repository import (
+    LIMITED_MODEL,
+    SHAPE,
+    TABLE,
+    portable_line,
+    tuned_line,
+    write_both_backends,
+    write_small_repository,
+)
 from table_text import text, write
 
 CLOSING = re.compile(
@@ -58,6 +66,18 @@ def test_a_sound_repository_is_verified_and_then_taken_from_the_cache(repository
 
     fresh = run_moeshapes("verify", "--fresh", cwd=repository)
     assert "3 emulated (0 from the cache)" in fresh.stdout
+
+
+def test_rows_of_both_backends_are_judged_and_one_problem_is_emulated_once(tmp_path: Path) -> None:
+    root = generated(write_both_backends(tmp_path, portable_line(8)))
+    done = run_moeshapes("verify", "--backend", "emulate", cwd=root)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "5 rows × uses judged: 5 emulated (0 from the cache), 0 fail, 0 error; 0 skipped" in done.stdout
+    lines = [line.split() for line in done.stdout.splitlines() if "default plan" in line]
+    figures = {(cells[1], cells[5]): cells[7:] for cells in lines}
+    for token in ("1", "8"):
+        assert figures[token, "tiny/tp2#target"] == figures[token, "tiny/tp2-triton#target"]
+    assert len(finished(root)) == 3
 
 
 def test_kernels_that_ignore_the_limit_fail_by_row_and_reason(tmp_path: Path) -> None:

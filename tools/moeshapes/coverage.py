@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from moeshapes.deployment import Deployment
-from moeshapes.dispatch import BUCKETS, LARGEST_STEP, TOP
+from moeshapes.dispatch import BUCKETS, LARGEST_STEP, TOP, tokens_of
 from moeshapes.explain import Explanation, explain
+from moeshapes.explain_portable import explain_portable
 from moeshapes.kernel_name import parse
 from moeshapes.recipe import Format
 from moeshapes.row import TunedRow
@@ -59,7 +60,7 @@ class Coverage:
 
 
 def cover(deployments: Iterable[Deployment], table: MergedTable) -> list[Coverage]:
-    """Every deployment's buckets against a merged table."""
+    """Every deployment's buckets against a merged table of the backend that serves it."""
     return [Coverage(d, tuple(_cell(d, bucket, table) for bucket in BUCKETS)) for d in deployments]
 
 
@@ -70,6 +71,21 @@ def totals(coverages: Iterable[Coverage]) -> Mapping[Status, int]:
 
 
 def _cell(deployment: Deployment, bucket: int, table: MergedTable) -> Cell:
+    return (_portable_cell if deployment.is_portable else _aiter_cell)(deployment, bucket, table)
+
+
+def _portable_cell(deployment: Deployment, bucket: int, table: MergedTable) -> Cell:
+    """Every bucket asks for the recipe's own format, and finds its own row or none."""
+    tokens = tokens_of(bucket)[0]
+    answer = explain_portable(deployment.name, deployment.call(tokens), table, deployment)
+    kernels = [parse(name) for name in answer.kernels]
+    family = " + ".join(kernel.family for kernel in kernels if kernel)
+    status = Status.EXACT if answer.row else Status.LEFT_OUT if answer.left_out else Status.GAP
+    note = "" if answer.row else answer.left_out or "the portable backend's default"
+    return Cell(bucket, status, tokens, family, note, answer.row, (), answer.has_errors)
+
+
+def _aiter_cell(deployment: Deployment, bucket: int, table: MergedTable) -> Cell:
     asks = deployment.caller.asks(bucket)
     others = tuple(number for number in asks.values() if number is not deployment.recipe.a)
     tokens = next((count for count, number in asks.items() if number is deployment.recipe.a), None)

@@ -12,12 +12,13 @@ from moeshapes.yaml_text import listed_tokens
 _LETTERS = {
     "mxmoe_g1": "M", "mxmoe_g2": "M", "flydsl_moe1": "F", "flydsl_moe2": "F", "moe2_layout": "L", "ck_gemm": "C",
     "opus_moe1": "O", "opus_moe2": "O", "asm_1stage": "A", "asm_stage1": "A", "CK-Tile": "T", "CK": "c",
+    "triton_moe1": "P", "triton_moe2": "P",
 }  # fmt: skip
 _LETTER_WORDS = "M mxmoe, F FlyDSL, L FlyDSL's layout stage 2, C CK, O opus, A assembly, T CK-Tile, c CK's own choice"
+_PORTABLE_WORDS = ", P portable Triton"
 _MARKS = {Status.EXACT: " ", Status.OTHER_ACTIVATION: "~", Status.TIER: "^"}
 _WITHOUT_ROW = {Status.GAP: "..", Status.LEFT_OUT: "--", Status.NOT_ASKED: "", Status.DISCARDED: "xx"}
 _LEGEND = (
-    f"a letter a kernel, stage 1 then stage 2: {_LETTER_WORDS}",
     "~ another activation's row, ^ the smaller tier's row, ! a crash or wrong results to be expected",
     "no row: .. gap, -- left out with a reason, xx found and thrown away; blank: no call asks for it",
 )
@@ -33,8 +34,22 @@ def as_text(coverages: Sequence[Coverage]) -> str:
         f"{c.deployment.name:<{width}}" + "".join(f"{_mark(cell):>{_WIDTH}}" for cell in c.cells) for c in coverages
     ]
     return "\n".join(
-        [header, *(line.rstrip() for line in grid), "", *_LEGEND, "", *_notes(coverages), _totals(coverages)]
+        [
+            header,
+            *(line.rstrip() for line in grid),
+            "",
+            f"a letter a kernel, stage 1 then stage 2: {_letter_words(coverages)}",
+            *_LEGEND,
+            "",
+            *_notes(coverages),
+            _totals(coverages),
+        ]
     )
+
+
+def _letter_words(coverages: Sequence[Coverage]) -> str:
+    portable = any(coverage.deployment.is_portable for coverage in coverages)
+    return _LETTER_WORDS + (_PORTABLE_WORDS if portable else "")
 
 
 def _short(bucket: int) -> str:

@@ -9,7 +9,7 @@ from moeshapes.dispatch import Caller
 from moeshapes.expand import Declarations, DeclaredRow
 from moeshapes.recipe import Recipe
 from moeshapes.row import Key
-from moeshapes.runtime.call import RuntimeCall, call_of_use
+from moeshapes.runtime.call import RuntimeCall, call_of_key, call_of_use
 from moeshapes.runtime.version import Version
 from moeshapes.shape import Entry, Gpu, Shape
 
@@ -31,6 +31,11 @@ class Deployment:
         return f"{self.declared.use.id} {shape} on {self.gpu.gfx}/{self.gpu.cu_num}"
 
     @property
+    def is_portable(self) -> bool:
+        """Whether the portable kernels serve it, and not AITER."""
+        return self.declared.is_portable
+
+    @property
     def recipe(self) -> Recipe:
         return self.shape.recipe
 
@@ -40,8 +45,13 @@ class Deployment:
         return Caller(self.gpu.gfx, self.recipe, use.activation, use.gate_mode, use.env)
 
     def call(self, tokens: int, env: Mapping[str, str] | None = None, version: Version | None = None) -> RuntimeCall:
-        """The call of that many tokens; `env` adds to what the shape sets. With ep, serving passes an expert mask."""
+        """The call of that many tokens; `env` adds to what the shape sets. With ep, serving passes an expert mask.
+
+        A call of the portable kernels has its key's own formats, whatever the environment.
+        """
         key = Key(self.gpu.gfx, self.gpu.cu_num, self.declared.row)
+        if self.is_portable:
+            return call_of_key(key, tokens)
         call = call_of_use(key, self.declared.use, tokens, expert_mask=self.shape.ep > 1)
         return replace(call, env={**call.env, **(env or {})}, version=version or Version())
 

@@ -64,6 +64,7 @@ class Explanation:
     def as_json(self) -> dict[str, object]:
         return {
             "subject": self.subject,
+            "backend": "aiter",
             "tokens": self.call.tokens,
             "q_dtype_a": {"format": self.call.format.format.value, "reason": self.call.format.reason},
             "bucket": self.call.bucket,
@@ -117,10 +118,15 @@ def _ends(call: RuntimeCall) -> tuple[int, ...]:
     return (counts[0], call.tokens, counts[-1])
 
 
-def _bucket_lines(call: RuntimeCall) -> Iterator[str]:
+def bucket_line(call: RuntimeCall) -> str:
+    """`7 → 8 (serves 5 to 8 tokens)`."""
     counts = tokens_of(bucket_of(call.tokens))
     served = f"{counts[0]} tokens and more" if counts[0] == TOP else f"{counts[0]} to {counts[-1]} tokens"
-    yield f"{call.tokens} → {call.bucket}" + (f" (serves {served})" if len(counts) > 1 else "")
+    return f"{call.tokens} → {call.bucket}" + (f" (serves {served})" if len(counts) > 1 else "")
+
+
+def _bucket_lines(call: RuntimeCall) -> Iterator[str]:
+    yield bucket_line(call)
     if call.tokens > LARGEST_STEP:
         yield call.version.rule(TOP_BUCKET)
 
@@ -141,8 +147,7 @@ def _row_lines(explanation: Explanation) -> Iterator[str]:
             yield f"nearest, never borrowed: {near}"
         return
     row = match.row
-    yield f"{row.place}: {_times(row)}, block_m {row.block_m}"
-    yield from (kernel for kernel in (row.kernel1, row.kernel2) if kernel)
+    yield from named_row(row)
     yield from _match_lines(match)
     if explanation.discarded:
         yield f"found, and thrown away: {explanation.discarded}"
@@ -159,6 +164,12 @@ def _match_lines(match: Match) -> Iterator[str]:
         yield f"shadows {row.place} ({row.key.shape.act_type.partition('.')[2]}, {row.us:g} µs), which no call reaches"
     if match.hangs_on_file_order:
         yield "which of these files comes first is up to the file system that AITER lists"
+
+
+def named_row(row: TunedRow) -> Iterator[str]:
+    """A row's place, recorded times and kernels."""
+    yield f"{row.place}: {_times(row)}, block_m {row.block_m}"
+    yield from (kernel for kernel in (row.kernel1, row.kernel2) if kernel)
 
 
 def _times(row: TunedRow) -> str:
@@ -182,17 +193,19 @@ def _plan_lines(explanation: Explanation) -> Iterator[str]:
 
 
 def _row_json(match: Match) -> dict[str, object]:
-    row = match.row
     return {
-        "file": row.place.file,
-        "line": row.place.line,
         "own_activation": match.own_activation,
         "own_tier": match.own_tier,
         "hangs_on_file_order": match.hangs_on_file_order,
         "shadowed": [str(other.place) for other in match.shadowed],
-        "us": row.us if isfinite(row.us) else None,
-        **row.launch(),
+        **row_json(match.row),
     }
+
+
+def row_json(row: TunedRow) -> dict[str, object]:
+    """A row's place, recorded time and launch fields."""
+    us = row.us if isfinite(row.us) else None
+    return {"file": row.place.file, "line": row.place.line, "us": us, **row.launch()}
 
 
 def _plan_json(planned: Plan) -> dict[str, object]:

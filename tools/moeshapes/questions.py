@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from moeshapes.deployment import Deployment, deployments
+from moeshapes.device import has_aiter
 from moeshapes.dispatch import is_reachable_bucket
 from moeshapes.expand import Declarations
 from moeshapes.log_line import MARK, Lookup, parse_key, parse_log_line, parse_printed_key
@@ -25,11 +26,17 @@ class NotAnswerableError(ValueError):
 
 @dataclass(frozen=True)
 class Question:
-    """A call, whose it is, and what a log says of its lookup."""
+    """A call, whose it is, and what a log says of its lookup. `deployment` is None where the key alone is known."""
 
     subject: str
     call: RuntimeCall
     logged: Lookup | None = None
+    deployment: Deployment | None = None
+
+    @property
+    def is_portable(self) -> bool:
+        """Whether the portable backend serves the call: a shape says so, or AITER does not run there."""
+        return self.deployment.is_portable if self.deployment else not has_aiter(self.call.gfx)
 
 
 @dataclass(frozen=True)
@@ -80,7 +87,8 @@ def ask_about_key(text: str, tokens: Sequence[int], circumstances: Circumstances
     except ValueError as unknown:
         raise NotAnswerableError(str(unknown)) from unknown
     counts = tokens or [key.shape.token]
-    calls = [circumstances.of(call.with_tokens(n)) for n in counts]
+    asked = [call.with_tokens(n) for n in counts]
+    calls = [circumstances.of(each) if has_aiter(call.gfx) else each for each in asked]
     subject = f"key on {key.gfx}/{key.cu_num}"
     return [Question(subject, c, logged if c.bucket == key.shape.token else None) for c in calls]
 
@@ -114,7 +122,8 @@ def ask_about_model(
     ep = circumstances.expert_mask
     words = "expert parallelism (--ep)" if ep else "tensor parallelism alone (add --ep)"
     asked = _narrowed(asked, [d for d in asked if (d.shape.ep > 1) is ep], words)
-    return [Question(d.name, circumstances.of(d.call(n))) for d in asked for n in tokens]
+    calls = [(d, d.call(n)) for d in asked for n in tokens]
+    return [Question(d.name, c if d.is_portable else circumstances.of(c), deployment=d) for d, c in calls]
 
 
 def _narrowed(asked: Sequence[Deployment], found: list[Deployment], words: str) -> list[Deployment]:

@@ -23,15 +23,20 @@ from moeshapes.repository import load_declarations
 @root_option
 @click.option("--format", "style", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(models: tuple[str, ...], tuned: Path | None, root: Path, style: str) -> int:
-    """Show deployments by token buckets: tuned, served otherwise, left out, or a gap. MODEL narrows it to models."""
-    table = read_tuned(tuned, root)
+    """Show deployments by token buckets: tuned, served otherwise, left out, or a gap. MODEL narrows it to models.
+
+    With --tuned, those that the tables can be of: AITER's serve no deployment of the portable kernels.
+    """
+    tables = read_tuned(tuned, root)
     declarations, _ = load_declarations(root)
     try:
         wanted = {model_named(name, declarations.models).id for name in models}
     except NotAnswerableError as reason:
         raise click.UsageError(printable(str(reason))) from reason
     asked = (d for d in deployments(declarations) if not models or d.shape.model in wanted)
-    coverages = cover(asked, table)
+    coverages = [
+        coverage for d in asked if (table := tables.of(d.is_portable)) is not None for coverage in cover([d], table)
+    ]
     click.echo(json.dumps(as_json(coverages), indent=2) if style == "json" else printable_lines(as_text(coverages)))
     return 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,10 @@ import click
 
 from moeshapes.cli import FINDINGS, NOTHING_FOUND
 from moeshapes.commands.options import aiter_of_option, optional_tables_root_option
-from moeshapes.commands.tuned import read_tuned, tuned_option
+from moeshapes.commands.tuned import TunedTables, read_tuned, tuned_option
 from moeshapes.dispatch import VARIABLES
 from moeshapes.explain import Explanation, explain
+from moeshapes.explain_portable import PortableExplanation, explain_portable
 from moeshapes.findings import printable
 from moeshapes.questions import (
     Circumstances,
@@ -24,8 +25,11 @@ from moeshapes.questions import (
     ask_about_model,
     is_key_or_log_line,
 )
+from moeshapes.report.evidence import Evidence
 from moeshapes.root import is_shapes_root
 from moeshapes.spelling import nearest
+
+Answer = Explanation | PortableExplanation
 
 _WHOLE_NUMBERS = (*VARIABLES, "AITER_BYPASS_TUNE_CONFIG", "AITER_KSPLIT", "AITER_USE_NT")
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
@@ -76,16 +80,33 @@ def command(
 
     MODEL is declared in models/ and shapes/, or names a shape file (glm-5.2/tp4), and needs --tokens. KEY is cells with
     commas as AITER logs them, or a key as it is printed here; LOG-LINE is a line of its log. The exit status is 1 where
-    a crash or wrong results are to be expected.
+    a crash or wrong results are to be expected. Deployments of the portable Triton kernels, and keys of GPUs that AITER
+    does not run on, are looked up in their own tables, whatever the options that change AITER's choice.
     """
-    table = read_tuned(tuned, root, given["version"])
+    tables = read_tuned(tuned, root, given["version"])
     try:
         questions = _questions(subject, tp, tokens, root, Circumstances(**given))
     except NotAnswerableError as reason:
         raise click.ClickException(printable(str(reason))) from reason
-    answers = [explain(question.subject, question.call, table, question.logged) for question in questions]
+    evidence = Evidence(root) if root and is_shapes_root(root) else None
+    answers = list(_answers(questions, tables, evidence))
+    if not answers:
+        kind = "portable Triton kernels" if questions[0].is_portable else "AITER"
+        raise click.UsageError(f"{tuned or root} holds no tables of {kind}, and no others are looked up for this")
     click.echo(json.dumps([answer.as_json() for answer in answers], indent=2) if style == "json" else _text(answers))
     return FINDINGS if any(answer.has_errors for answer in answers) else NOTHING_FOUND
+
+
+def _answers(questions: Iterable[Question], tables: TunedTables, evidence: Evidence | None) -> Iterator[Answer]:
+    """The answers by the tables of each one's backend; none of a backend that has no tables there."""
+    for question in questions:
+        table = tables.of(question.is_portable)
+        if table is None:
+            continue
+        if question.is_portable:
+            yield explain_portable(question.subject, question.call, table, question.deployment, evidence)
+        else:
+            yield explain(question.subject, question.call, table, question.logged)
 
 
 def _questions(
@@ -103,11 +124,11 @@ def _questions(
     return ask_about_model(subject, tp, tokens, circumstances, declarations)
 
 
-def _text(answers: Sequence[Explanation]) -> str:
+def _text(answers: Sequence[Answer]) -> str:
     return "\n\n".join("\n".join(_lines(answer)) for answer in answers)
 
 
-def _lines(answer: Explanation) -> Iterator[str]:
+def _lines(answer: Answer) -> Iterator[str]:
     tokens = answer.call.tokens
     yield printable(f"{answer.subject}, {tokens} token{'' if tokens == 1 else 's'}")
     for step in answer.steps:

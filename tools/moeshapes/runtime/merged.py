@@ -59,6 +59,14 @@ class MergedTable:
                 return Match(rows[0], key, tuple(rows[1:]))
         return None
 
+    def exact(self, key: Key) -> TunedRow | None:
+        """The row of a key as it stands, the first of them: all that the portable backend looks up."""
+        return self._exact.get(key)
+
+    @cached_property
+    def _exact(self) -> Mapping[Key, TunedRow]:
+        return {row.key: row for row in reversed(self.rows)}
+
     def _served(self, key: Key, flydsl: bool) -> Sequence[TunedRow]:
         rows: Sequence[TunedRow] = self._index.get(self._lookup_key(key), ())
         tagged = [row for row in rows if row.tag == FALLBACK_TAG]
