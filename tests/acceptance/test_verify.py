@@ -30,12 +30,6 @@ CLOSING = re.compile(
 )
 
 
-@pytest.fixture(autouse=True)
-def one_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One worker a verification, unless it has a process of its own: to import torch takes longer than the jobs."""
-    monkeypatch.setattr(os, "cpu_count", lambda: 1)
-
-
 def generated(root: Path) -> Path:
     assert run_moeshapes("generate", cwd=root).returncode == 0
     return root
