@@ -118,6 +118,32 @@ def test_a_tuned_table_says_its_gpu(demo: Path) -> None:
     assert "csv: demo_untuned_fmoe.csv" in shape
 
 
+def test_tables_of_the_portable_kernels_become_shapes_of_theirs(demo: Path) -> None:
+    """Neither gates nor variables decide whether their rows are found; the GPU that a tuned row names is kept."""
+    cells = {"model_dim": "5120", "inter_dim": "640", "expert": "384", "topk": "6", "gfx": "sm_90", "cu_num": "132"}
+    for name, content in (
+        ("triton_demo_tuned_fmoe.csv", text(line(**cells))),
+        ("triton_demo_untuned_fmoe.csv", text(line(UNTUNED_COLUMNS, **cells), header=UNTUNED_COLUMNS)),
+    ):
+        result = imported(demo, content.decode(), name)
+        assert not has_errors(result.findings)
+        (shape,) = result.files.values()
+        assert "csv: triton_demo_untuned_fmoe.csv" in shape
+        assert ("gfx: sm_90" in shape) is ("_tuned" in name)
+        assert "gate_mode:" not in shape
+        assert "env:" not in shape
+
+
+def test_a_row_that_only_the_portable_kernels_have_is_not_declared_for_aiter(tmp_path: Path) -> None:
+    portable = SHAPE.replace("csv: demo", "csv: triton_demo")
+    root = write_repository(tmp_path, {"demo/tp4": portable}, {"demo": MODEL})
+    fp8 = dict.fromkeys(("q_dtype_a", "q_dtype_w"), "torch.float8_e4m3fn")
+    cells = {"token": "1", "model_dim": "5120", "inter_dim": "576", "expert": "384", "topk": "6"}
+    result = imported(root, text(line(**cells, **fp8, q_type="QuantType.per_Token")).decode(), "a_tuned_fmoe.csv")
+    (shape,) = result.files.values()
+    assert "csv: demo_untuned_fmoe.csv" in shape
+
+
 @pytest.mark.parametrize("name", ["a.csv.bak", "a.csv.online_tune_bak", "profile_fmoe.csv", "a_untuned_fmoe.csv~"])
 def test_by_products_are_passed_over(demo: Path, name: str) -> None:
     result = imported(demo, f"{HEADER}\n{ROW}\n", name)

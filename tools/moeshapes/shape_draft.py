@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from moeshapes.device import has_aiter
 from moeshapes.dispatch import Caller, bucket_of, is_reachable_bucket
 from moeshapes.document import parse_document
 from moeshapes.expand import Declarations, expand
@@ -14,7 +15,7 @@ from moeshapes.model import Model
 from moeshapes.origin import Origin, find_origin
 from moeshapes.reach import setting_that_reaches
 from moeshapes.recipe import Recipe, recipe_of
-from moeshapes.row import UntunedRow
+from moeshapes.row import PORTABLE_PREFIX, UntunedRow, is_portable
 from moeshapes.rule import Rule, Severity
 from moeshapes.shape import Gpu, read_shape
 from moeshapes.yaml_text import shape_text, tokens_value
@@ -81,7 +82,7 @@ def draft_shapes(
     for group, items in groups.items():
         name = _free_name(group, taken)
         taken.add(name)
-        text = _text(group, items, csv or f"{group.model.replace('.', '_')}_untuned_fmoe.csv", comment, declarations)
+        text = _text(group, items, csv or _csv_for(group), comment, declarations)
         path = f"shapes/{name}.yaml"
         wrong = _faults(path, name, text, items, declarations.models)
         findings += wrong
@@ -91,15 +92,21 @@ def draft_shapes(
 
 
 def _undeclared(wanted: Iterable[Wanted], csv: str, declarations: Declarations) -> Iterator[Wanted]:
-    """Those not declared, each row and GPU once."""
+    """Those not declared for the backend that is meant, each row and GPU once."""
     declared = {(row.row, row.csv) for row in declarations.rows}
-    by_key = {(row.row, (gpu.gfx, gpu.cu_num)) for row in declarations.rows for gpu in row.gpus}
+    by_key = {(row.row, (gpu.gfx, gpu.cu_num), row.is_portable) for row in declarations.rows for gpu in row.gpus}
     seen = set()
     for item in wanted:
-        known = (item.row, item.device) in by_key if item.device else (item.row, csv) in declared
+        device = item.device
+        known = (item.row, device, not has_aiter(device[0])) in by_key if device else (item.row, csv) in declared
         if not known and (item.row, item.device) not in seen:
             seen.add((item.row, item.device))
             yield item
+
+
+def _csv_for(group: _Group) -> str:
+    prefix = "" if has_aiter(group.gpu.gfx) else PORTABLE_PREFIX
+    return f"{prefix}{group.model.replace('.', '_')}_untuned_fmoe.csv"
 
 
 def _recipe(row: UntunedRow) -> Recipe | None:
@@ -132,14 +139,14 @@ def _text(
     keys: dict[str, object] = {"model": group.model, "tp": group.tp}
     keys |= {"ep": group.ep} if group.ep > 1 else {}
     keys |= {"csv": csv, "gpus": [{"gfx": group.gpu.gfx, "cu_num": group.gpu.cu_num}], "recipe": group.recipe.name}
-    keys |= _serving(group, items, declarations.models)
+    keys |= {} if is_portable(csv) else _serving(group, items, declarations.models)
     keys |= {"pad": dict(group.pad)} if group.pad else {}
     keys |= {"doweight_stage1": True} if group.doweight_stage1 else {}
     return shape_text(_comments(items, comment), keys, [_entry(same, declarations.models) for same in blocks.values()])
 
 
 def _serving(group: _Group, items: Sequence[tuple[Wanted, Origin]], models: Mapping[str, Model]) -> dict[str, object]:
-    """The gate layout and environment without which no call would ask for these rows."""
+    """The gate layout and environment without which no call would ask AITER for these rows."""
     activation = models[group.model].blocks[items[0][1].block].activation
     caller = Caller(group.gpu.gfx, group.recipe, activation, "separated", {})
     buckets = [item.row.token for item, _ in items if is_reachable_bucket(item.row.token)]
