@@ -25,6 +25,7 @@ COMMANDS = {
     "coverage": "which declared token buckets the tuned tables serve",
     "adopt": "bring measured rows into the tuned tables",
     "verify": "judge tuned rows and declared uses against a reference",
+    "doctor": "what this machine lacks to run AITER's kernels, and how to get it",
     "report": "the last verification as markdown",
     "bench": "measure the figures that the documentation quotes",
 }

@@ -1,0 +1,1 @@
+"""What this machine has of what verification needs, what is missing, and how to get it."""
