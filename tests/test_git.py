@@ -28,7 +28,10 @@ def test_files_are_read_and_nothing_is_checked_out(opened: Git) -> None:
 
 def test_paths_are_below_the_directory_that_was_opened(opened: Git) -> None:
     below = open_git(opened.directory / "generated" / "aiter")
-    assert list(below.files(below.commit("main"), ["configs"])) == [A.removeprefix("generated/aiter/")]
+    (name,) = below.files(below.commit("main"), ["configs"])
+    assert name == A.removeprefix("generated/aiter/")
+    assert list(below.files(below.commit("main"), [name])) == [name]
+    assert list(below.files(below.commit("main"), [name[:-1], "config"])) == []
 
 
 def test_the_merge_base(opened: Git) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from moeshapes.findings import Finding, Place, render
+from moeshapes.lint import lint_files
 from moeshapes.rule import RULES
 from moeshapes.rules import lint_rows
 from moeshapes.table import read_tuned_rows
@@ -87,3 +88,11 @@ def test_a_link_is_not_read(tmp_path: Path) -> None:
     waivers, (finding,) = read_waivers(tmp_path, TODAY)
     assert waivers == []
     assert finding.rule.name == "unreadable-document"
+
+
+def test_waivers_for_the_gate_are_not_unused_in_lint(tmp_path: Path) -> None:
+    for folder in ("models", "shapes"):
+        (tmp_path / folder).mkdir()
+    for rule, unused in (("MOE163", ["unused-waiver"]), ("MOE501", [])):
+        (tmp_path / WAIVERS).write_text(entry(rule=rule), encoding="utf-8")
+        assert [finding.rule.name for finding in lint_files([], tmp_path, today=TODAY).findings] == unused

@@ -9,6 +9,7 @@ from moeshapes.findings import Finding
 from moeshapes.generate import generate
 from moeshapes.keys import check_keys
 from moeshapes.lint import lint_files, tuned_files
+from moeshapes.surplus import record_findings
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,9 @@ class CheckResult:
 
 
 def check_repository(root: Path, baseline: Path | None = None) -> CheckResult:
-    """Declarations, freshness of the generated files, uniqueness of keys, and static rules on the tuned rows."""
+    """Declarations, freshness of the generated files, uniqueness of keys, static rules on the tuned rows, records."""
     generated = generate(root, check=True)
     keys = check_keys(root)
     lint = lint_files(tuned_files(root), root, baseline)
-    return CheckResult((*generated.findings, *keys.findings, *lint.findings), keys.rows, lint.set_aside)
+    findings = (*generated.findings, *keys.findings, *lint.findings, *record_findings(root))
+    return CheckResult(findings, keys.rows, lint.set_aside)

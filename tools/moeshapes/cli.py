@@ -25,6 +25,8 @@ COMMANDS = {
     "coverage": "which declared token buckets the tuned tables serve",
     "adopt": "bring measured rows into the tuned tables",
     "verify": "judge tuned rows and declared uses against a reference",
+    "gate": "what blocks a pull request: collisions, new lint errors, rows without evidence",
+    "records": "the verifier's committed records: remove those of rows that are gone",
     "doctor": "what this machine lacks to run AITER's kernels, and how to get it",
     "report": "the last verification as markdown",
     "bench": "measure the figures that the documentation quotes",

@@ -56,12 +56,12 @@ class Git:
             raise GitError(f"the shallow clone lacks what {one[:9]} and {other[:9]} grew from: `git fetch --unshallow`")
         return found or None
 
-    def files(self, commit: str, folders: Iterable[str]) -> Mapping[str, Blob]:
-        """The files below some folders of the directory, by their paths below the directory.
+    def files(self, commit: str, paths: Iterable[str]) -> Mapping[str, Blob]:
+        """The files at or below some paths of the directory, by their paths below the directory.
 
         Raises GitError where git does not have one.
         """
-        tops = [f"{self.prefix}{folder}/" for folder in folders]
+        tops = [f"{self.prefix}{path}" for path in paths]
         listing = self._bytes("ls-tree", "-r", "-l", "-z", "--full-tree", commit, "--", *tops)
         files = {}
         for entry in filter(None, listing.decode("utf-8", "surrogateescape").split("\0")):

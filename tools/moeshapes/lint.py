@@ -66,7 +66,7 @@ def lint_files(
     ]
     found = [*misplaced, *(finding for table in tables for finding in table.findings), *judged]
     waivers, faults = read_waivers(root, today or date.today()) if root else ([], [])
-    waived = waive(found, rows, waivers)
+    waived = waive(found, rows, [waiver for waiver in waivers if waiver.is_of_lint])
     unused = waived.unused if root and set(tuned_files(root)) <= set(paths) else []
     known, baseline_faults = read_baseline(baseline) if baseline else ({}, [])
     new = new_findings(waived.findings, tables, known)

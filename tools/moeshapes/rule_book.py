@@ -19,6 +19,7 @@ MODULES = (
     "checkpoint.fault",
     "expand",
     "export",
+    "gate.run",
     "generate",
     "importer",
     "keys",
@@ -26,6 +27,7 @@ MODULES = (
     "parity",
     "report.serving_rules",
     "shape_draft",
+    "surplus",
     "waiver",
 )
 """Modules that, with what they import, define every rule. A test compares them with the package."""

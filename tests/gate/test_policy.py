@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from moeshapes.findings import render
-from moeshapes.gate_policy import POLICY, Policy, parse_policy, read_policy
+from moeshapes.gate.policy import POLICY, Policy, parse_policy, read_policy
 
 
 def schema() -> dict[str, Any]:

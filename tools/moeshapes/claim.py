@@ -1,0 +1,58 @@
+"""Claims: that a tuned row is right under one use. A record of the claim's name is the evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from moeshapes.expand import Declarations
+from moeshapes.record import RECORDS
+from moeshapes.record_name import file_name, folder_name, is_shipped
+from moeshapes.row import TunedRow
+from moeshapes.use import Use
+from moeshapes.verify.plan import undeclared_use
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A tuned row that ships, and a use that is declared for it, or the plainest one where none is."""
+
+    row: TunedRow
+    use: Use
+
+    @cached_property
+    def file(self) -> str:
+        """The name of the record's file; whoever hashes times three thousand rows wants it once."""
+        return file_name(self.row.key, self.row.launch(), self.use)
+
+    @property
+    def path(self) -> str:
+        """Where `verify` writes the record, below the root."""
+        return f"{RECORDS}/{folder_name(self.row.place.file)}/{self.file}"
+
+    def how_to_verify(self, again: bool = False) -> str:
+        """The command that makes the record; `again` where a record is there that would be taken."""
+        key, fresh = self.row.key, "--fresh " if again else ""
+        command = f"moeshapes verify {fresh}{self.row.place.file}"
+        return f"Run `{command}` on a {key.gfx}/{key.cu_num} GPU, and commit what it writes below {RECORDS}."
+
+    def among(self, records: Mapping[str, list[str]]) -> str | None:
+        """The path of the record among those of a tree, by file name: it may stand in a table's former folder."""
+        paths = records.get(self.file, [])
+        return self.path if self.path in paths else next(iter(paths), None)
+
+
+def claims_of(row: TunedRow, declarations: Declarations) -> list[Claim]:
+    """What a row claims under each use that is declared for it. Rows that do not ship claim nothing."""
+    if not is_shipped(row.place.file):
+        return []
+    return [Claim(row, use) for use in declarations.uses_of(row) or (undeclared_use(row.key)[0],)]
+
+
+def records_by_name(paths: Iterable[str]) -> Mapping[str, list[str]]:
+    """The paths of record files, in order, by the files' names."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(paths):
+        found.setdefault(path.rpartition("/")[2], []).append(path)
+    return found

@@ -1,0 +1,1 @@
+"""The gate: what blocks a pull request. No torch here, and no pandas."""

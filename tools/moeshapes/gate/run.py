@@ -1,0 +1,109 @@
+"""The gate: all that blocks a pull request, from the working tree, its records and the commit that it grew from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timezone
+from pathlib import Path
+
+from moeshapes.findings import Finding, Place, has_errors, ordered
+from moeshapes.gate.attestation import Attestations
+from moeshapes.gate.base import Base
+from moeshapes.gate.evidence import UNPROVEN, Evidence
+from moeshapes.gate.gaps import new_gaps
+from moeshapes.gate.keys import key_faults
+from moeshapes.gate.lint import errors_of_changed_rows, errors_of_declarations, errors_of_text
+from moeshapes.gate.policy import POLICY, Policy, read_policy
+from moeshapes.gate.signers import allowed_signers
+from moeshapes.gate.tree import WorkingTree, read_tree
+from moeshapes.gate.verdict import Bench
+from moeshapes.row_diff import RowDiff, diff_rows
+from moeshapes.rule import Rule, Severity
+from moeshapes.rules.declared import UNDECLARED
+from moeshapes.waiver import read_waivers, waive
+
+POLICY_CHANGED = Rule(
+    "MOE515", "policy-changed", Severity.INFO,
+    what="policy.yaml is not as in the base.",
+    why="A change is judged by the policy of its base: none loosens its own gate.",
+    fix="Nothing: the policy holds from the merge on. A change that needs it comes after.",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """What was found, and what became of the rows since `base`.
+
+    `proven` counts the new and changed rows that their records prove, `unproven` the others that lack one.
+    """
+
+    findings: tuple[Finding, ...]
+    base: str
+    diff: RowDiff
+    proven: int
+    unproven: int
+    waived: int
+
+
+def gate(
+    root: Path,
+    ref: str,
+    configs: Path | None = None,
+    against: Sequence[str] = (),
+    signers: Path | None = None,
+    today: date | None = None,
+) -> GateResult:
+    """Judges what the working tree below `root` changes since it left `ref`.
+
+    With `configs`, keys are compared over the AITER family there too; `against` names other branches that may be merged
+    first. With `signers`, records count that one of the allowed signers in that file has signed. Raises GitError,
+    OSError.
+    """
+    today = today or datetime.now(timezone.utc).date()
+    base, tree = Base(root, ref), read_tree(root)
+    diff = diff_rows(base.commit, base.families, tree.families)
+    findings = [finding for finding in tree.findings if has_errors([finding])]
+    findings += key_faults(tree, base, configs, against)
+    policy, found = _policy(root, base)
+    findings += found
+    allowed, found = allowed_signers(signers, root, base) if signers else (None, [])
+    findings += found
+    evidence = Evidence(tree, base, diff, Attestations(root, allowed), Bench(policy, today, base.name))
+    of_rows = [*evidence.findings(), *errors_of_changed_rows(tree, diff)]
+    of_rows += errors_of_text(tree.families, base.families)
+    found, more = _of_declarations(tree, base, diff, evidence)
+    findings += found
+    waivers, faults = read_waivers(root, today)
+    waived = waive(_one_a_cause([*of_rows, *more]), tree.rows, waivers)
+    findings += [*waived.findings, *faults, *evidence.record_faults()]
+    return GateResult(
+        tuple(ordered(findings)), base.name, diff, len(evidence.proven), len(evidence.unproven), waived.count
+    )
+
+
+def _policy(root: Path, base: Base) -> tuple[Policy, list[Finding]]:
+    """The base's policy. What is wrong with this tree's own is found all the same."""
+    _, own_faults = read_policy(root)
+    policy, faults = base.policy()
+    if POLICY in base.changed:
+        faults.append(Finding(POLICY_CHANGED, Place(POLICY), f"judged by the policy of {base.name}"))
+    return policy, [*own_faults, *faults]
+
+
+def _of_declarations(
+    tree: WorkingTree, base: Base, diff: RowDiff, evidence: Evidence
+) -> tuple[list[Finding], list[Finding]]:
+    """What comes of declarations that changed, and of rows that are gone: findings, and those of rows."""
+    if base.declares_the_same:
+        return list(new_gaps(tree, base, diff, tree.declarations)) if diff.removed else [], []
+    declared, faults = base.declarations()
+    of_rows = errors_of_declarations(tree, diff, declared, sound=not faults)
+    return [*faults, *evidence.changed_uses(declared), *new_gaps(tree, base, diff, declared)], of_rows
+
+
+def _one_a_cause(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Without the row's missing record where no shape declares the row: declaring it comes first."""
+    found = list(findings)
+    undeclared = {finding.place for finding in found if finding.rule is UNDECLARED}
+    return (finding for finding in found if finding.rule is not UNPROVEN or finding.place not in undeclared)

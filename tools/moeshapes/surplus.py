@@ -1,0 +1,101 @@
+"""Surplus: committed records that are evidence of no tuned row any more, and files that are no records at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from moeshapes.findings import Finding, Place, has_errors
+from moeshapes.gate.attestation import BAD_RECORD, contradictions
+from moeshapes.gate.tree import WorkingTree, read_tree, record_files
+from moeshapes.linked_folder import linked_folders
+from moeshapes.record import MAX_BYTES, RECORDS, SIGNATURE, RecordError, parse_record, read_content
+from moeshapes.record_name import folder_name
+from moeshapes.rule import Rule, Severity
+from moeshapes.testimony import Testimony
+
+SURPLUS_RECORD = Rule(
+    "MOE521", "surplus-record", Severity.WARNING,
+    what="No tuned row has the key, launch fields and use any more that a record is of.",
+    why="The row was retuned or removed, or its use is declared otherwise: the record proves nothing.",
+    fix="Run `moeshapes records prune`.",
+)  # fmt: skip
+STRAY_FILE = Rule(
+    "MOE522", "stray-file", Severity.WARNING,
+    what="A file among the records is neither a record by its name and folder, nor the signature of one.",
+    why="Whoever put it there may believe that it counts.",
+    fix="Remove it, or let `moeshapes verify` write what it was meant to be.",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """The records that were removed, by paths below the root, among how many; and what kept others from being."""
+
+    removed: tuple[str, ...]
+    records: int
+    findings: tuple[Finding, ...]
+
+
+def record_findings(root: Path) -> list[Finding]:
+    """What `check` says of the committed records, by their names alone: there may be thousands."""
+    if not (root / RECORDS).exists() and not (root / RECORDS).is_symlink():
+        return []
+    tree = read_tree(root)
+    surplus = surplus_records(tree) if tree.is_sound else []
+    message = "no tuned row has its key, launch fields and use any more"
+    found = [*linked_folders(root, RECORDS), *_strays(tree)]
+    return [*found, *(Finding(SURPLUS_RECORD, Place(path), message) for path in surplus)]
+
+
+def surplus_records(tree: WorkingTree) -> list[str]:
+    """The paths of the records that no row of the tree claims, but those of tables with rows that cannot be read.
+
+    The tree's declarations are sound.
+    """
+    claimed = {claim.file for claims in tree.claims.values() for claim in claims}
+    tables = (table for family in tree.families.values() for table in family.tuned.values())
+    unread = {folder_name(table.name) for table in tables if has_errors(table.findings)}
+    paths = (path for name, paths in tree.records.items() if name not in claimed for path in paths)
+    return sorted(path for path in paths if PurePosixPath(path).parent.name not in unread)
+
+
+def prune(root: Path, dry: bool = False) -> Pruned:
+    """Removes the surplus records below `root` and their signatures, or only says which with `dry`.
+
+    Nothing is removed where declarations have errors, nor a file that is no record. Raises OSError.
+    """
+    tree = read_tree(root)
+    records = sum(map(len, tree.records.values()))
+    obstacles = [*linked_folders(root, RECORDS), *(finding for finding in tree.findings if has_errors([finding]))]
+    if obstacles:
+        return Pruned((), records, tuple(obstacles))
+    removed: list[str] = []
+    findings: list[Finding] = []
+    for path in surplus_records(tree):
+        fault = _why_no_record(root / path)
+        if fault:
+            findings.append(Finding(BAD_RECORD, Place(path), f"not removed: {fault}", "Remove it by hand."))
+        else:
+            removed.append(path)
+    for path in removed if not dry else ():
+        (root / path).unlink()
+        (root / f"{path}{SIGNATURE}").unlink(missing_ok=True)
+    return Pruned(tuple(removed), records, tuple(findings))
+
+
+def _why_no_record(path: Path) -> str:
+    try:
+        return next(contradictions(Testimony(parse_record(read_content(path, MAX_BYTES))), path.name), "")
+    except RecordError as error:
+        return str(error)
+
+
+def _strays(tree: WorkingTree) -> Iterator[Finding]:
+    known = {path for paths in tree.records.values() for path in paths}
+    for path in record_files(tree.root):
+        if path.removesuffix(SIGNATURE) not in known:
+            yield Finding(STRAY_FILE, Place(path), "this is neither a record nor the signature of one")
+        elif (tree.root / path).is_symlink():
+            yield Finding(STRAY_FILE, Place(path), "a link is not read")
