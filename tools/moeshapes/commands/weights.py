@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from moeshapes.commands.extra import saying_what_to_install
 from moeshapes.findings import Finding, printable
 from moeshapes.verify.plan import Planned
 from moeshapes.verify.run import Verified
@@ -43,12 +44,10 @@ def asked_layer(weights: Path | None, layer: str | None) -> tuple[StoredLayer | 
         raise click.UsageError("--weights DIR and --layer NAME go together: --weights ../checkpoint --layer layers.3")
     if weights is None or layer is None:
         return None, []
-    try:
+    with saying_what_to_install("verify"):
         from moeshapes.checkpoint.fault import CheckpointError
         from moeshapes.checkpoint.index import open_index
         from moeshapes.checkpoint.stored import stored_layer
-    except ModuleNotFoundError as missing:
-        raise click.ClickException(f"--weights needs {missing.name}: pip install 'moeshapes[verify]'") from missing
     try:
         return stored_layer(open_index(weights.absolute()), layer), []
     except CheckpointError as error:
