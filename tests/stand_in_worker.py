@@ -20,7 +20,8 @@ def main() -> None:
         if NOTES:
             with open(NOTES, "a", encoding="utf-8") as notes:
                 notes.write(f"{os.getpid()} {job['id']}\n")
-        BEHAVIOURS[job["name"].split()[0]](job["id"])
+        name = job["name"].split()[0]
+        (TIMES if job["task"] == "time" else BEHAVIOURS)[name](job["id"])
 
 
 def say(**message: object) -> None:
@@ -35,6 +36,32 @@ def succeed_with_steps(job: str) -> None:
     say(step=job)
     say(step=job)
     succeed(job)
+
+
+def late(job: str) -> None:
+    time.sleep(1)
+    say(ready=job)
+    time.sleep(1)
+    succeed(job)
+
+
+def stuck(job: str) -> None:
+    say(ready=job)
+    hang(job)
+
+
+def succeed_timed(job: str) -> None:
+    say(job=job, result={"verdict": "pass", "timing": timing(1.0)})
+
+
+def time_again(job: str) -> None:
+    say(job=job, result={"timing": timing(2.0)})
+
+
+def timing(us: float) -> dict[str, object]:
+    found = {"verdict": "same", "us": us}
+    compared = [{"against": "baseline", "launched": ["kernel"], "pass": found}]
+    return {"tokens": 8, "calls": 10, "reuse_bytes": 0, "comparisons": compared, "noise": found}
 
 
 def log(job: str) -> None:
@@ -102,6 +129,10 @@ BEHAVIOURS: dict[str, Callable[[str], None]] = {
     "parent": hang_with_a_child,
     "orphan": leave_a_child,
     "work": work_in_steps,
+    "late": late,
+    "stuck": stuck,
+    "timed": succeed_timed,
+    "untimed": succeed_timed,
     "silent": stop_answering,
     "segv": kill_itself(signal.SIGSEGV),
     "kill": kill_itself(signal.SIGKILL),
@@ -113,6 +144,10 @@ BEHAVIOURS: dict[str, Callable[[str], None]] = {
     "stranger": say_nonsense('{"job": "another", "result": {}}'),
     "bytes": say_nonsense("\udcff"),
 }
+
+TIMES: dict[str, Callable[[str], None]] = {"timed": time_again, "untimed": exit_at_once}
+"""The same for jobs that ask for times alone."""
+
 
 if __name__ == "__main__":
     sys.stdout.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]

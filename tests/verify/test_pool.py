@@ -29,7 +29,7 @@ def stand_in(threads: int, gpu: int | None) -> list[str]:
 
 
 def pool(workers: int = 1, limit_s: float = 60.0) -> Pool:
-    return Pool(workers, 1, limit_s, stand_in)
+    return Pool(workers, 1, limit_s, stand_in, build_limit_s=limit_s)
 
 
 def named(*names: str) -> list[Job]:
@@ -109,6 +109,28 @@ def test_a_job_beyond_its_limit_is_stopped(behaviour: str, notes: Path) -> None:
     assert done[f"{behaviour}-1"].error.startswith("took longer than 1 s and was stopped")
     assert done["pass-2"].result
     assert gone(pid for pid, _ in notes_of(notes))
+
+
+def test_a_jobs_own_time_begins_when_its_kernels_are_built() -> None:
+    limits = pool(limit_s=1.5)
+    done = outcomes(named("late", "stuck"), limits)
+    assert done["late-0"].result == {"verdict": "pass"}
+    assert done["stuck-1"].error.startswith("took longer than 1.5 s and was stopped")
+
+
+def test_a_timed_row_is_timed_in_a_second_process_too(notes: Path) -> None:
+    done = outcomes([replace(each, speed=True) for each in named("timed", "pass", "timed")])
+    assert done["pass-1"].result == {"verdict": "pass"}
+    speed = done["timed-2"].result["speed"] if done["timed-2"].result else {}
+    assert [found["us"] for found in speed["noise"]] == [1.0, 2.0]
+    assert "timing" not in (done["timed-0"].result or {})
+    first, second = dict.fromkeys(pid for pid, _ in notes_of(notes))
+    assert [pid for pid, _ in notes_of(notes)] == [first, second, first, first, second]
+
+
+def test_a_second_process_that_breaks_down_is_the_jobs_error() -> None:
+    error = outcomes([replace(each, speed=True) for each in named("untimed")])["untimed-0"].error
+    assert error.startswith("in the second process: the worker ended with status 7")
 
 
 @pytest.mark.parametrize("behaviour", ["parent", "orphan"])

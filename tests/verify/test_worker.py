@@ -41,7 +41,8 @@ def test_jobs_that_share_weights_have_one_layer_key() -> None:
 
 
 def test_it_gives_signs_of_life_and_then_the_result() -> None:
-    *steps, last = answers([job("a")])
+    ready, *steps, last = answers([job("a")])
+    assert ready == {"ready": "a"}
     assert steps == [{"step": "a"}] * 11
     assert last["job"] == "a"
     assert last["result"]["verdict"] == "pass"
@@ -99,7 +100,7 @@ def test_what_libraries_print_is_logged() -> None:
         check=True,
         env=environment(),
     )
-    assert all(set(json.loads(line)) <= {"step", "job", "result"} for line in done.stdout.splitlines())
+    assert all(set(json.loads(line)) <= {"ready", "step", "job", "result"} for line in done.stdout.splitlines())
     assert "from C\nfrom a child\n" in done.stderr
 
 

@@ -231,6 +231,13 @@ def draw_calls(layer: Layer, tokens: int, seed: int) -> tuple[Call, Call, Call]:
     )
 
 
+def draw_production_calls(layer: Layer, tokens: int, seed: int, number: int) -> list[Call]:
+    """So many production-like calls of `tokens` tokens, each with activations and a routing of its own."""
+    generator = generator_of(seed, layer.device)
+    front = layer.front or drawn_front(layer)
+    return [_draw_call(layer, front, tokens, generator, probing=None) for _ in range(number)]
+
+
 def drawn_front(layer: Layer) -> Front:
     """Activations shaped by the layer's channel gain, or plain, and a skewed routing that does not look at them."""
     problem, device = layer.problem, layer.device

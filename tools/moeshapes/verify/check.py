@@ -15,10 +15,11 @@ from moeshapes import oracle
 from moeshapes.arithmetic import Arithmetic, Departure, arithmetic_of, default_arithmetic
 from moeshapes.backends.base import Arm, Backend, Prepared
 from moeshapes.problem import Problem
+from moeshapes.verify.capture import CapturedCall
 from moeshapes.verify.job import Job
 from moeshapes.verify.numerics import PROTOCOL, Judgement, Target, by_token, judge, target_of, worst_of
-from moeshapes.verify.poison import Poison
-from moeshapes.verify.runs import FULL_RUNS_UP_TO, A, Run, runs_of
+from moeshapes.verify.poison import Pattern, Poison
+from moeshapes.verify.runs import FULL_RUNS_UP_TO, REPLAYS, A, Replays, Run, runs_of
 from moeshapes.verify.source import layer_of
 from moeshapes.workload import Call, Layer, draw_calls
 
@@ -56,20 +57,32 @@ class _Seen:
         return [(number, judgement) for number, judgement in self.judgements if not judgement.passed]
 
 
-def check(job: Job, backend: Backend, cache: LayerCache, progress: Callable[[], None] = lambda: None) -> dict[str, Any]:
+def check(
+    job: Job,
+    backend: Backend,
+    cache: LayerCache,
+    progress: Callable[[], None] = lambda: None,
+    ready: Callable[[], None] = lambda: None,
+) -> dict[str, Any]:
     """The job's result: `verdict` (`pass` or `fail`), `reasons` for a failure, `numerics` and `launched`.
 
-    Errors of the backend are raised, and are the worker's to report.
+    `ready` is called once the layer is drawn and the kernels are built, `progress` with every run. Errors of the
+    backend are raised, and are the worker's to report.
     """
     layer, prepared = cache.get(job, backend)
     arithmetic = _arithmetic(job)
     arm = prepared.arm(job.launch, job.token, job.lookup)
+    if job.gpu:
+        _build(arm, draw_calls(layer, job.counts[0], job.seed)[A])
+    ready()
     probed: set[tuple[int, int]] = set()
     counts, reasons = {}, []
     stages: dict[str, float] = {}
     baseline = None
     for position, trial in enumerate(_trials(job, layer, arithmetic)):
         seen = _run_all(arm, _runs(job, position), trial, progress)
+        if job.gpu and job.thorough:
+            _replay_all(arm, REPLAYS, trial, seen, progress)
         counts[str(trial.count)] = _count_summary(seen, trial.targets)
         reasons += [f"at {trial.count} tokens: {reason}" for reason in _reasons(seen)]
         probed.update(pair for call in trial.calls for pair in call.probes)
@@ -92,6 +105,13 @@ def check(job: Job, backend: Backend, cache: LayerCache, progress: Callable[[], 
         reasons += [departure.value for departure in arithmetic.departures if _matters(departure, layer.problem)]
     verdict = "fail" if reasons else "pass"
     return {"verdict": verdict, "reasons": reasons, "numerics": _finite(numerics), "launched": arm.launched()}
+
+
+def _build(arm: Arm, call: Call) -> None:
+    """Runs the arm once, for what it compiles and loads on the way."""
+    with arm.activate():
+        arm.run(call)
+    torch.cuda.synchronize()
 
 
 def _arithmetic(job: Job) -> Arithmetic:
@@ -158,14 +178,30 @@ def _runs(job: Job, position: int) -> tuple[Run, ...]:
 
 def _run_all(arm: Arm, runs: Sequence[Run], trial: _Trial, progress: Callable[[], None]) -> _Seen:
     seen = _Seen()
-    for number, run in enumerate(runs, start=1):
+    for run in runs:
         output, intact = _run_one(arm, run, trial.calls[run.call])
-        seen.judgements.append((number, judge(output, trial.targets[run.call])))
         seen.overwritten |= not intact
-        if run.poison is None and run.call == A:
-            seen.repeats.append(_logical(output, trial.targets[A]))
+        _judge(output, run.call, run.poison, trial, seen)
         progress()
     return seen
+
+
+def _replay_all(
+    arm: Arm, captured: Sequence[Replays], trial: _Trial, seen: _Seen, progress: Callable[[], None]
+) -> None:
+    """Adds what graphs of the arm show, their memory poisoned at every replay or never."""
+    for replays in captured:
+        graph = CapturedCall(arm, trial.calls[A], replays.poison)
+        for index in replays.calls:
+            _judge(graph.run(trial.calls[index]), index, replays.poison, trial, seen)
+        progress()
+
+
+def _judge(output: Tensor, index: int, poison: Pattern | None, trial: _Trial, seen: _Seen) -> None:
+    target = trial.targets[index]
+    seen.judgements.append((len(seen.judgements) + 1, judge(output, target)))
+    if poison is None and index == A:
+        seen.repeats.append(_logical(output, target))
 
 
 def _run_one(arm: Arm, run: Run, call: Call) -> tuple[Tensor, bool]:

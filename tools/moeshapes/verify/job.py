@@ -11,6 +11,8 @@ from typing import Any
 from moeshapes.problem import Problem
 from moeshapes.verify.lookup import NO_LOOKUP, Lookup
 
+VERIFY, TIME = "verify", "time"
+
 
 @dataclass(frozen=True)
 class Weights:
@@ -30,7 +32,8 @@ class Job:
     `thorough` asks for all runs. `gpu` is the kind of GPU (gpus.Gpu.kind) whose workers take it, empty for the CPU's.
     `env` is the environment that serving sets: a library reads parts of it when it is imported, so that jobs of another
     one need another process. `lookup` is what the merged tables hold for the key beside the row. `weights` are drawn
-    for None.
+    for None. `speed` asks for times too, beside those of the launch fields `replaced` where the row takes their place;
+    `task` TIME asks for nothing else.
     """
 
     id: str
@@ -49,6 +52,9 @@ class Job:
     env: Mapping[str, str] = field(default_factory=dict)
     lookup: Lookup = NO_LOOKUP
     weights: Weights | None = None
+    speed: bool = False
+    replaced: dict[str, Any] | None = None
+    task: str = VERIFY
 
     @property
     def layer_key(self) -> str:

@@ -61,7 +61,7 @@ class Poison(TorchDispatchMode):
         if byte is None:
             return
         storage = tensor.untyped_storage()
-        torch.tensor([], dtype=torch.uint8, device=tensor.device).set_(storage).fill_(byte)
+        torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage).fill_(byte)
         self.filled += 1
 
 

@@ -12,20 +12,22 @@ import sys
 import tempfile
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import IO, Any
 
 from moeshapes.verify.child import child_environment
 from moeshapes.verify.gpus import Gpu
-from moeshapes.verify.job import Job
+from moeshapes.verify.job import TIME, Job
+from moeshapes.verify.site import PRODUCTION
+from moeshapes.verify.timing import joined
 
 LOG_TAIL_LINES = 12
 _LOG_TAIL_BYTES = 1 << 16
 _GRACE_S = 5.0
 """How long a worker that answers no more may take to end by itself."""
 _POLL_S = 0.05
-_ANSWERS = {"step": str, "error": str, "result": dict}
+_ANSWERS = {"ready": str, "step": str, "error": str, "result": dict}
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,10 @@ class Schedule:
 class Pool:
     """`workers` processes of `threads` threads, and one more a GPU for jobs that need its kind.
 
-    A job that runs longer than `limit_s` seconds is killed. `command` gives a worker's command line for its threads and
-    its GPU's number, None for those without.
+    A job may take `build_limit_s` seconds until its kernels are built and its weights are there, and `limit_s` from
+    then on; its worker is killed where it takes longer. `command` gives a
+    worker's command line for its threads and its GPU's number, None for those without. A GPU has a second worker for
+    the second pass of what is timed; the two never work at once.
     """
 
     workers: int
@@ -94,6 +98,7 @@ class Pool:
     limit_s: float
     command: Callable[[int, int | None], Sequence[str]] = default_command
     gpus: Sequence[Gpu] = ()
+    build_limit_s: float = 900.0
     _running: set[subprocess.Popen[str]] = field(default_factory=set)
 
     def run(self, jobs: Sequence[Job], step: Callable[[], None] = lambda: None) -> Generator[Outcome, None, None]:
@@ -143,22 +148,55 @@ class Pool:
     def _feed(
         self, schedule: Schedule, gpu: int | None, outcomes: queue.Queue[Outcome], step: Callable[[], None]
     ) -> None:
-        worker, held = None, ""
-        while (job := schedule.take(held)) is not None:
-            try:
-                worker = worker or _Worker(self.command(self.threads, gpu), self._running)
-            except OSError as error:
-                outcomes.put(Outcome(job, None, f"no worker could be started: {error}"))
-                continue
-            outcome = worker.verify(job, self.limit_s, step)
+        first, second = (_Seat(self, gpu, step) for _ in range(2))
+        while (job := schedule.take(first.held)) is not None:
+            outcome = first.run(job)
+            if outcome.result is not None and "timing" in outcome.result:
+                outcome = _with_speed(outcome, second.run(replace(job, task=TIME)))
             outcomes.put(outcome)
-            held = job.layer_key
-            # After an error a GPU's context may be broken for good, and fail every job that comes next.
-            if worker.has_ended() or (gpu is not None and outcome.result is None):
-                worker.close()
-                worker, held = None, ""
-        if worker is not None:
-            worker.close()
+        first.leave()
+        second.leave()
+
+
+def _with_speed(first: Outcome, again: Outcome) -> Outcome:
+    """The first process's outcome with what both timed; an error where the second had one."""
+    assert first.result is not None
+    if again.result is None:
+        return Outcome(first.job, None, f"in the second process: {again.error}")
+    result = dict(first.result)
+    return Outcome(first.job, result | {"speed": joined([result.pop("timing"), again.result["timing"]])})
+
+
+@dataclass
+class _Seat:
+    """Where one worker sits at a time. `held` is the layer_key of the weights that it has."""
+
+    pool: Pool
+    gpu: int | None
+    step: Callable[[], None]
+    held: str = ""
+    worker: _Worker | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def run(self, job: Job) -> Outcome:
+        if job.backend == PRODUCTION and job.env != self.environment:
+            self.leave()  # it has imported AITER in another environment
+            self.environment = job.env
+        try:
+            self.worker = self.worker or _Worker(self.pool.command(self.pool.threads, self.gpu), self.pool._running)
+        except OSError as error:
+            return Outcome(job, None, f"no worker could be started: {error}")
+        outcome = self.worker.verify(job, self.pool, self.step)
+        self.held = job.layer_key
+        # After an error a GPU's context may be broken for good, and fail every job that comes next.
+        if self.worker.has_ended() or (self.gpu is not None and outcome.result is None):
+            self.leave()
+        return outcome
+
+    def leave(self) -> None:
+        if self.worker is not None:
+            self.worker.close()
+        self.worker, self.held = None, ""
 
 
 class _Worker:
@@ -176,14 +214,13 @@ class _Worker:
         running.add(self.process)
         self.stopped_for = ""
 
-    def verify(self, job: Job, limit_s: float, step: Callable[[], None]) -> Outcome:
-        timer = threading.Timer(limit_s, self._stop, [f"took longer than {limit_s:g} s and was stopped"])
-        timer.daemon = True
-        timer.start()
+    def verify(self, job: Job, pool: Pool, step: Callable[[], None]) -> Outcome:
+        watch = _Watch(self._stop)
+        watch.start(pool.build_limit_s)
         try:
-            answer = self._ask(job, step)
+            answer = self._ask(job, step, lambda: watch.start(pool.limit_s))
         finally:
-            timer.cancel()
+            watch.stop()
         if answer is None:
             return Outcome(job, None, self._with_log(self._why_it_ended()))
         if "error" in answer:
@@ -191,8 +228,8 @@ class _Worker:
         self.log_read = os.fstat(self.log.fileno()).st_size
         return Outcome(job, answer["result"])
 
-    def _ask(self, job: Job, step: Callable[[], None]) -> dict[str, Any] | None:
-        """The worker's answer; None where it ended without one."""
+    def _ask(self, job: Job, step: Callable[[], None], ready: Callable[[], None]) -> dict[str, Any] | None:
+        """The worker's answer; None where it ended without one. `ready` is called when its own time begins."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         try:
@@ -200,9 +237,12 @@ class _Worker:
             self.process.stdin.flush()
             for line in self.process.stdout:
                 answer = _answer_about(job, line)
-                if "step" not in answer:
+                if "ready" in answer:
+                    ready()
+                elif "step" in answer:
+                    step()
+                else:
                     return answer
-                step()
         except OSError:
             pass  # it ended before it had read the job
         except ValueError as error:
@@ -245,6 +285,25 @@ class _Worker:
                     stream.close()
 
 
+class _Watch:
+    """Stops a worker that takes longer than it may."""
+
+    def __init__(self, stop: Callable[[str], None]) -> None:
+        self._stop_worker = stop
+        self._timer: threading.Timer | None = None
+
+    def start(self, limit_s: float) -> None:
+        """Begins anew."""
+        self.stop()
+        self._timer = threading.Timer(limit_s, self._stop_worker, [f"took longer than {limit_s:g} s and was stopped"])
+        self._timer.daemon = True
+        self._timer.start()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
 def _start(command: Sequence[str], log: IO[bytes]) -> subprocess.Popen[str]:
     return subprocess.Popen(
         command,
@@ -264,7 +323,7 @@ def _answer_about(job: Job, line: str) -> dict[str, Any]:
         answer = json.loads(line)
     except (ValueError, RecursionError):
         answer = None
-    if isinstance(answer, dict) and job.id in (answer.get("step"), answer.get("job")):
+    if isinstance(answer, dict) and job.id in (answer.get("ready"), answer.get("step"), answer.get("job")):
         kinds = [kind for kind, holds in _ANSWERS.items() if isinstance(answer.get(kind), holds)]
         if len(kinds) == 1:
             return {kinds[0]: answer[kinds[0]]}

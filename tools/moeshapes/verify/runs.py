@@ -22,6 +22,21 @@ class Run:
     out_buffer: bool = False
 
 
+@dataclass(frozen=True)
+class Replays:
+    """A captured call, replayed with one call's inputs after another."""
+
+    poison: Pattern | None
+    calls: tuple[int, ...]
+
+
+REPLAYS = (
+    Replays(None, (A, B, A, C, A, B, A, C, A)),
+    Replays(Pattern.FIRST, (B, A, C, A, B, C, A, B)),
+    Replays(Pattern.SECOND, (C, B, A, C, B, A, C, B)),
+)
+"""What a row is captured for on a GPU, 25 replays in all."""
+
 _FULL = (
     Run(A),
     Run(B),

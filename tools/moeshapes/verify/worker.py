@@ -1,8 +1,8 @@
 """A worker: verifies jobs that come as lines of JSON on stdin, answers in lines of JSON on stdout.
 
-It needs torch and a backend, nothing else of the repository. Answers are `{"step": job}` now and then while it works,
-then `{"job": id, "result": {...}}` or `{"job": id, "error": text}`. What libraries print goes to stderr, where it is
-not taken for one.
+It needs torch and a backend, nothing else of the repository. Answers are `{"ready": job}` once kernels are built and
+weights are there, `{"step": job}` now and then while it works, then `{"job": id, "result": {...}}` or
+`{"job": id, "error": text}`. What libraries print goes to stderr, where it is not taken for one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 from moeshapes.backends.base import Backend
 from moeshapes.verify.check import LayerCache, check
 from moeshapes.verify.gpus import describe
-from moeshapes.verify.job import Job
+from moeshapes.verify.job import TIME, VERIFY, Job
 from moeshapes.verify.site import PRODUCTION
 
 
@@ -69,15 +69,26 @@ def serve(jobs: TextIO, answers: TextIO, backend_of: Callable[[str], Backend]) -
                 _adopt(job.env)
             if job.backend not in backends:
                 backends[job.backend] = backend_of(job.backend)
-            backend = backends[job.backend]
             with torch.inference_mode():
-                result = check(job, backend, cache, lambda: answer(step=job.id))  # noqa: B023
-            result |= {"emulated": backend.emulated, "device": _device(job.device)}
+                result = _done(job, backends[job.backend], cache, answer)
         except Exception as error:
             traceback.print_exc()
             answer(job=job.id, error=f"{type(error).__name__}: {error}")
         else:
             answer(job=job.id, result=result)
+
+
+def _done(job: Job, backend: Backend, cache: LayerCache, answer: Callable[..., None]) -> dict[str, Any]:
+    """The result of check, and `timing`, speed.time_row's, where that is asked for and the row computes right."""
+    result: dict[str, Any] = {}
+    if job.task == VERIFY:
+        result = check(job, backend, cache, lambda: answer(step=job.id), lambda: answer(ready=job.id))
+    if job.task == TIME or (job.speed and result["verdict"] == "pass"):
+        # Here, since a row that is emulated has no speed.
+        from moeshapes.verify.speed import time_row
+
+        result["timing"] = time_row(job, backend, cache, lambda: answer(ready=job.id))
+    return result | {"emulated": backend.emulated, "device": _device(job.device)}
 
 
 def _adopt(env: Mapping[str, str]) -> None:
