@@ -17,6 +17,7 @@ from .ops.enum import ActivationType, QuantType
 from .ops.flydsl.moe_common import GateMode
 from .standin import functions as _functions
 from .standin.call import Call
+from .standin.checks import refuse_what_is_not_ported
 from .standin.dispatch import route
 from .standin.functions import MOEMetadata
 from .standin.heuristic import Chosen, choose, get_block_size_M, get_ksplit, use_nt
@@ -89,6 +90,7 @@ def fused_moe(
     """The layer's output, `[M, H]` in `dtype`. Raises StandinRefused for what AITER's kernels would misread."""
     call = Call(**locals())
     q = call.question(call.activation_dtype(_SWIGLU_MXFP4_BF16_BOUND), get_padded_M(call.tokens))
+    refuse_what_is_not_ported(call, q.a)
     return launch(call, q.a, _ask(q), kernel_bench_callable)
 
 
@@ -148,6 +150,7 @@ def get_2stage_cfgs(
     )  # fmt: skip
     row = _kept(q, _row_of(q))
     chosen = _chosen(q, row)
+    _require_own_block(row, chosen)
     _say(q, row, chosen)
     return route(q, chosen)
 
@@ -198,6 +201,13 @@ def _opus_complaint(q: Question, name: str, block_m: int) -> str:
     if q.stage2_bias:
         return "stage2 bias is not supported"
     return "" if wanted == block_m else f"requires sort block_m={wanted}, got tuned block_m={block_m}"
+
+
+def _require_own_block(row: dict[str, Any] | None, c: Chosen) -> None:
+    """AITER resolves an opus name even where tables are bypassed, against the block that it then chose by itself."""
+    wanted = opus_block(_text(row["kernelName2"])) if row else None
+    if wanted not in (None, c.block_m):
+        raise ValueError(f"requires sort block_m={wanted}, got tuned block_m={c.block_m}")
 
 
 def _bypassed() -> bool:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ..ops.enum import ActivationType, QuantType
 from ..ops.flydsl.moe_common import GateMode
+from ..ops.flydsl.utils import is_flydsl_available
 from ..utility import dtypes
 from .call import Call
 from .layout import SCALE_COLUMNS, SCALE_ROWS
@@ -101,15 +102,17 @@ def _check_flags(call: Call, a: torch.dtype) -> None:
         require(interleave, f"gate_mode is {call.gate_mode}: fp8 activations read interleaved weights")
     elif w is not dtypes.fp4x2:
         require(not interleave, f"gate_mode is {call.gate_mode}: {call.quant_type} weights of {w} are separated")
-    situv2 = call.activation is ActivationType.Situv2
-    if situv2 and a is dtypes.bf16 and w is dtypes.fp4x2:
-        _refuse_in_situv2_port(call)
 
 
-def _refuse_in_situv2_port(call: Call) -> None:
+def refuse_what_is_not_ported(call: Call, a: torch.dtype) -> None:
+    """What AITER refuses before it looks any row up: SiTUv2 of bf16 activations has one kernel alone."""
+    if call.activation is not ActivationType.Situv2 or a is not dtypes.bf16 or call.w1.dtype is not dtypes.fp4x2:
+        return
     unsupported = {
+        "FlyDSL is not installed": not is_flydsl_available(),
         "per-expert bias": call.bias1 is not None or call.bias2 is not None,
         "expert-parallel masking": call.expert_mask is not None,
+        "weights that are not shuffled": not call.shuffled,
         "doweight_stage1=True": call.doweight_stage1,
     }
     for what, found in unsupported.items():

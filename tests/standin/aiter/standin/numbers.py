@@ -129,7 +129,7 @@ def scale_byte(amax: Tensor, how: Rounding) -> Tensor:
     else:
         fraction, power = torch.frexp(amax / _top(how.number))
         power = (power - (fraction == 0.5).int()).clamp(min=1 - _BIAS)
-    byte = torch.where(amax == 0, torch.zeros_like(power), power + _BIAS).clamp(0, _NAN_BYTE - 1)
+    byte = (power + _BIAS).clamp(0, _NAN_BYTE - 1).masked_fill(fraction == 0, 0)
     return torch.where(amax.isfinite(), byte, torch.full_like(byte, _NAN_BYTE)).to(torch.uint8)
 
 
