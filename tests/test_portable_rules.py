@@ -119,6 +119,11 @@ def test_a_tile_that_cannot_be_compiled_is_named(old: str, new: str, message: st
     assert (finding.rule.id, finding.message) == ("MOE324", f"kernelName{stage} `{names[stage - 1]}` {message}")
 
 
+def test_tiles_need_not_divide_a_dim_since_they_are_masked() -> None:
+    wide = [name.replace("t16x64x128", "t16x128x512") for name in PORTABLE_KERNELS]
+    assert rules(named(*wide, model_dim="288", inter_dim="96")) == []
+
+
 @pytest.mark.parametrize(
     ("first", "message"),
     [

@@ -52,6 +52,7 @@ COMPUTE_UNITS = {
 """Whole devices by architecture. Architectures without an entry are not judged."""
 
 _PARTITIONS = (1, 2, 3, 4, 6, 8)
+"""Equal ones, of AMD devices."""
 
 
 def has_aiter(gfx: str) -> bool:
@@ -62,4 +63,5 @@ def has_aiter(gfx: str) -> bool:
 def has_device(gfx: str, cu_num: int) -> bool:
     """Whether a device of the architecture, or one of its equal partitions, may have so many compute units."""
     wholes = COMPUTE_UNITS.get(gfx, {}).values()
-    return gfx not in COMPUTE_UNITS or any(cu_num * shares == whole for whole in wholes for shares in _PARTITIONS)
+    partitions = _PARTITIONS if has_aiter(gfx) else (1,)
+    return gfx not in COMPUTE_UNITS or any(cu_num * shares == whole for whole in wholes for shares in partitions)
