@@ -152,18 +152,18 @@ class Evidence:
 
     def changed_uses(self, declared: Declarations) -> Iterator[Finding]:
         """Uses that the base, which declared otherwise, had records of rows under that these are none of."""
-        lost: defaultdict[str, list[TunedRow]] = defaultdict(list)
+        lost: defaultdict[str, list[Claim]] = defaultdict(list)
         for row in self.old:
             before = {claim.use.id: claim for claim in claims_of(row, declared)}
             for claim in self.tree.claims[row]:
                 had = before.get(claim.use.id)
                 if had and had.use != claim.use and claim.among(self.tree.records) is None and had.among(self._before):
-                    lost[claim.use.id].append(row)
-        for use, rows in lost.items():
-            place = min(each.place for each in self.tree.declarations.of_row(rows[0]) if each.use.id == use)
-            count = "1 row has a record" if len(rows) == 1 else f"{len(rows)} rows have records"
+                    lost[claim.use.id].append(claim)
+        for use, claims in lost.items():
+            place = min(each.place for each in self.tree.declarations.of_row(claims[0].row) if each.use.id == use)
+            count = "1 row has a record" if len(claims) == 1 else f"{len(claims)} rows have records"
             message = f"{count} under `{use}` as {self.bench.base} declared it, and none as it is now"
-            yield Finding(USE_CHANGED, place, message, Claim(rows[0], claim.use).how_to_verify())
+            yield Finding(USE_CHANGED, place, message, claims[0].how_to_verify())
 
 
 def _testimony(content: bytes) -> Testimony | None:

@@ -154,7 +154,7 @@ def _slower(said: Testimony, policy: Policy) -> Iterator[str]:
 
 def _change(comparison: Comparison) -> str:
     change = comparison.change
-    return f"{change.centre:.1%} ({change.low:.1%} to {change.high:.1%})"
+    return f"{change.centre * 100:.1f} % ({change.low * 100:.1f} to {change.high * 100:.1f} %)"
 
 
 def _why_failed(said: Testimony) -> str:

@@ -1,0 +1,115 @@
+"""Pull requests for tests: clones of a sample repository, changed on a branch, and what the gate says of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from branches import git
+from keys_of_ssh import Signer
+from moeshapes.record import RECORDS
+from moeshapes.record_name import file_name, folder_name
+from moeshapes.repository import load_declarations
+from moeshapes.row import TunedRow
+from moeshapes.signature import sign_record
+from moeshapes.table import read_table, read_tuned_rows
+from moeshapes.use import Use
+from process import run_moeshapes
+from report_samples import record, uses_of
+from small_repository import TABLE, write_small_repository
+from table_text import text, write
+
+Edit = Callable[[dict[str, Any]], object]
+"""Changes a record in place."""
+NAN = {"bad_values": 3, "over_limit": "inf", "block_over_limit": "inf"}
+"""What a token count says of a row that gave NaN."""
+
+
+def rows_at(root: Path, token: int, table: str) -> list[TunedRow]:
+    return [row for row in read_tuned_rows(read_table(root / table, table)) if row.key.shape.token == token]
+
+
+def prove(
+    root: Path,
+    token: int = 8,
+    timed: Mapping[str, Any] | None = None,
+    edit: Edit = lambda made: None,
+    signer: Signer | None = None,
+    table: str = TABLE,
+    **count: object,
+) -> list[Path]:
+    """Writes attested records of a table's rows at a token count under each of their uses, as `verify` does."""
+    declarations, _ = load_declarations(root)
+    made = []
+    for row in rows_at(root, token, table):
+        for use in uses_of(declarations, row):
+            facts = record(row, use, timed, **count)
+            edit(facts)
+            made.append(write(path_of(root, row, use), (json.dumps(facts, indent=1) + "\n").encode()))
+    for path in made if signer else ():
+        sign_record(path, signer.key)
+    return made
+
+
+def path_of(root: Path, row: TunedRow, use: Use) -> Path:
+    return root / RECORDS / folder_name(row.place.file) / file_name(row.key, row.launch(), use)
+
+
+def commit(root: Path, message: str = "a change") -> None:
+    git(root, "add", "--all")
+    git(root, "commit", "--quiet", "--allow-empty", "--message", message)
+
+
+@dataclass(frozen=True)
+class PullRequest:
+    """A clone on a branch of its own."""
+
+    root: Path
+
+    def table(self, *lines: str, table: str = TABLE) -> PullRequest:
+        """Gives a table these rows."""
+        write(self.root / table, text(*lines))
+        return self
+
+    def prove(self, token: int = 8, **how: Any) -> PullRequest:
+        prove(self.root, token, **how)
+        return self
+
+    def file(self, name: str, content: str) -> PullRequest:
+        write(self.root / name, content.encode())
+        return self
+
+    def records(self) -> Iterator[Path]:
+        return (self.root / RECORDS).rglob("*.json")
+
+    def gate(self, *arguments: str, base: str = "origin/main") -> subprocess.CompletedProcess[str]:
+        """Commits what there is, and judges it."""
+        commit(self.root)
+        return run_moeshapes("gate", "--base", base, *arguments, cwd=self.root)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A sample repository whose main has some rows, each with a record unless it is made otherwise."""
+
+    root: Path
+
+    def clone(self, name: str = "pr") -> PullRequest:
+        root = self.root.with_name(name)
+        subprocess.run(["git", "clone", "--quiet", str(self.root), str(root)], check=True)
+        git(root, "checkout", "--quiet", "-b", name)
+        return PullRequest(root)
+
+
+def make_origin(folder: Path, *lines: str, proven: Sequence[int] = (), **how: Any) -> Origin:
+    """A repository of one shape with these rows, of which those of the `proven` tokens have records."""
+    root = write_small_repository(folder / "origin", *lines)
+    git(root, "init", "--quiet")
+    for token in proven:
+        prove(root, token, **how)
+    commit(root, "main")
+    return Origin(root)
