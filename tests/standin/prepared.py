@@ -85,6 +85,6 @@ def _ready(layer: Layer, weights: Sequence[Quantised], interleaved: bool) -> tup
 def _int4(codes: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:
     shuffle = import_module("aiter.ops.shuffle")
     packed = shuffle.pack_int8_to_packed_int4(shuffle.shuffle_weight(codes, (16, 16)))
-    ready = packed.view(codes.shape[0], codes.shape[1], -1).view(torch.int4)
+    ready = packed.view(codes.shape[0], codes.shape[1], -1).view(import_module("aiter").dtypes.i4x2)
     by_group = scales.transpose(1, 2).contiguous()
     return ready, shuffle.shuffle_scale_for_int4(by_group, 32).view(-1).contiguous()

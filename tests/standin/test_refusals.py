@@ -147,9 +147,7 @@ def test_fp8_of_gfx950_on_gfx942(tmp_path: Path) -> None:
     layer, call = drawn(problem(PLAIN))
     with serving(tmp_path, gfx="gfx942") as aiter:
         arguments = arguments_of(layer, call)
-        with pytest.raises(
-            aiter.standin.StandinRefused, match="weights are torch.float8_e4m3fn; .* torch.float8_e4m3fnuz"
-        ):
+        with pytest.raises(aiter.standin.StandinRefused, match=r"weights are torch\.float8_e4m3fn; for"):
             fused_moe(**arguments)
 
 
