@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ def prove(
     made = []
     for row in rows_at(root, token, table):
         for use in uses_of(declarations, row):
-            facts = record(row, use, timed, **count)
+            facts = deepcopy(record(row, use, timed, **count))
             edit(facts)
             made.append(write(path_of(root, row, use), (json.dumps(facts, indent=1) + "\n").encode()))
     for path in made if signer else ():

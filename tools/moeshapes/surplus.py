@@ -13,7 +13,7 @@ from moeshapes.linked_folder import linked_folders
 from moeshapes.record import MAX_BYTES, RECORDS, SIGNATURE, RecordError, parse_record, read_content
 from moeshapes.record_name import folder_name
 from moeshapes.rule import Rule, Severity
-from moeshapes.testimony import Testimony
+from moeshapes.statement import Statement
 
 SURPLUS_RECORD = Rule(
     "MOE521", "surplus-record", Severity.WARNING,
@@ -87,7 +87,7 @@ def prune(root: Path, dry: bool = False) -> Pruned:
 
 def _why_no_record(path: Path) -> str:
     try:
-        return next(contradictions(Testimony(parse_record(read_content(path, MAX_BYTES))), path.name), "")
+        return next(contradictions(Statement(parse_record(read_content(path, MAX_BYTES))), path.name), "")
     except RecordError as error:
         return str(error)
 

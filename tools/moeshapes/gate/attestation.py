@@ -11,7 +11,7 @@ from moeshapes.record import MAX_BYTES, SIGNATURE, RecordError, parse_record, re
 from moeshapes.record_name import file_name_of
 from moeshapes.rule import Rule, Severity
 from moeshapes.signature import MAX_SIGNATURE_BYTES, SignatureError, signer_of
-from moeshapes.testimony import PROVEN, Testimony
+from moeshapes.statement import PROVEN, Statement
 
 BAD_RECORD = Rule(
     "MOE508", "bad-record", Severity.ERROR,
@@ -37,9 +37,9 @@ class Attestations:
     root: Path
     signers: bytes | None = None
     faults: dict[str, Finding] = field(default_factory=dict)
-    _known: dict[str, Testimony] = field(default_factory=dict)
+    _known: dict[str, Statement] = field(default_factory=dict)
 
-    def at(self, path: str) -> Testimony | None:
+    def at(self, path: str) -> Statement | None:
         """What the record at a path says; None where it is not to be relied on, for which `faults` has the reason."""
         if path not in self._known and path not in self.faults:
             try:
@@ -50,14 +50,14 @@ class Attestations:
                 self.faults[path] = Finding(UNSIGNED_RECORD, Place(path), str(error))
         return self._known.get(path)
 
-    def _read(self, path: str) -> Testimony:
+    def _read(self, path: str) -> Statement:
         content = read_content(self.root / path, MAX_BYTES)
-        testimony = Testimony(parse_record(content))
-        for fault in contradictions(testimony, path.rpartition("/")[2]):
+        statement = Statement(parse_record(content))
+        for fault in contradictions(statement, path.rpartition("/")[2]):
             raise RecordError(fault)
         if self.signers is not None:
             signer_of(content, self._signature(path), self.signers)
-        return testimony
+        return statement
 
     def _signature(self, path: str) -> bytes:
         file = self.root / f"{path}{SIGNATURE}"
@@ -69,16 +69,16 @@ class Attestations:
             raise SignatureError(f"its signature: {error}") from error
 
 
-def contradictions(testimony: Testimony, file: str) -> Iterator[str]:
+def contradictions(statement: Statement, file: str) -> Iterator[str]:
     """What a record says that cannot be, or that its name denies, where each part by itself keeps to the schema."""
-    record, expected = testimony.record, file_name_of(testimony.record)
+    record, expected = statement.record, file_name_of(statement.record)
     if file != expected:
         yield f"by its key, launch fields and use it is of {expected}"
     device = (record["device"].get("gfx"), record["device"].get("cu_num"))
     wanted = (record["key"]["gfx"], record["key"]["cu_num"])
-    if testimony.status == PROVEN and device != wanted:
+    if statement.status == PROVEN and device != wanted:
         yield f"it says proven, but ran on {device[0]}/{device[1]}, and the row is for {wanted[0]}/{wanted[1]}"
     try:
-        testimony.judged_at()
+        statement.judged_at()
     except ValueError:
         yield f"there is no time {record['time']}"

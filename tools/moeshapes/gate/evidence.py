@@ -18,7 +18,7 @@ from moeshapes.record import MAX_BYTES, RECORDS, SIGNATURE, RecordError, parse_r
 from moeshapes.row import TunedRow
 from moeshapes.row_diff import RowDiff
 from moeshapes.rule import Rule, Severity
-from moeshapes.testimony import EMULATED, Testimony
+from moeshapes.statement import EMULATED, Statement
 
 UNPROVEN = Rule(
     "MOE501", "unproven-row", Severity.ERROR,
@@ -72,11 +72,11 @@ class Evidence:
         return records_by_name(self.base.records)
 
     @cached_property
-    def _base_testimony(self) -> Mapping[str, Testimony]:
+    def _base_statement(self) -> Mapping[str, Statement]:
         """What the base's records say that others are compared with, by path; read at one go."""
         paths = {path for claim in self._compared() if (path := claim.among(self._before))}
         contents = self.base.contents(sorted(paths), self.base.records, MAX_BYTES)
-        return {path: said for path, content in contents.items() if (said := _testimony(content))}
+        return {path: said for path, content in contents.items() if (said := _statement(content))}
 
     def _compared(self) -> Iterator[Claim]:
         """What the base claimed of rows that are replaced, and of those whose record changed."""
@@ -146,9 +146,9 @@ class Evidence:
     def _removed(self, claim: Claim, what: str) -> Finding:
         return Finding(EVIDENCE_REMOVED, claim.row.place, f"{claim.row.key} is as in {self.bench.base}, but {what}")
 
-    def _of_base(self, claim: Claim) -> Testimony | None:
+    def _of_base(self, claim: Claim) -> Statement | None:
         path = claim.among(self._before)
-        return self._base_testimony.get(path) if path else None
+        return self._base_statement.get(path) if path else None
 
     def changed_uses(self, declared: Declarations) -> Iterator[Finding]:
         """Uses that the base, which declared otherwise, had records of rows under that these are none of."""
@@ -166,9 +166,9 @@ class Evidence:
             yield Finding(USE_CHANGED, place, message, claims[0].how_to_verify())
 
 
-def _testimony(content: bytes) -> Testimony | None:
+def _statement(content: bytes) -> Statement | None:
     try:
-        return Testimony(parse_record(content))
+        return Statement(parse_record(content))
     except RecordError:
         return None
 

@@ -11,7 +11,7 @@ from moeshapes.findings import Finding
 from moeshapes.gate.policy import Policy
 from moeshapes.report.speed import BASELINE, REPLACED, Comparison
 from moeshapes.rule import Rule, Severity
-from moeshapes.testimony import FAIL, PROVEN, Testimony
+from moeshapes.statement import FAIL, PROVEN, Statement
 
 FAILED = Rule(
     "MOE502", "failed-row", Severity.ERROR,
@@ -71,7 +71,7 @@ class Bench:
 
 
 def of_new_row(
-    claim: Claim, said: Testimony, before: Testimony | None, bench: Bench, replaces: bool
+    claim: Claim, said: Statement, before: Statement | None, bench: Bench, replaces: bool
 ) -> Iterator[Finding]:
     """What speaks against a row whose launch is new. Emulation speaks neither for nor against it.
 
@@ -87,7 +87,7 @@ def of_new_row(
         yield from _worse(claim, said, before, bench)
 
 
-def of_old_row(claim: Claim, said: Testimony, before: Testimony | None, bench: Bench) -> Iterator[Finding]:
+def of_old_row(claim: Claim, said: Statement, before: Statement | None, bench: Bench) -> Iterator[Finding]:
     """What a record that changed says against a row that launches what it did. `before` is the base's record of it."""
     if said.status == FAIL:
         if before is None:
@@ -99,7 +99,7 @@ def of_old_row(claim: Claim, said: Testimony, before: Testimony | None, bench: B
         yield from _worse(claim, said, before, bench)
 
 
-def _worse(claim: Claim, said: Testimony, before: Testimony | None, bench: Bench) -> Iterator[Finding]:
+def _worse(claim: Claim, said: Statement, before: Statement | None, bench: Bench) -> Iterator[Finding]:
     if before is None or before.status != PROVEN:
         return
     further = said.over_limit - before.over_limit
@@ -112,7 +112,7 @@ def _worse(claim: Claim, said: Testimony, before: Testimony | None, bench: Bench
         yield _finding(DETERMINISM_LOST, claim, f"not deterministic at {_tokens(lost)}, in {bench.base} it was")
 
 
-def _shortcomings(said: Testimony, bench: Bench, replaces: bool) -> Iterator[str]:
+def _shortcomings(said: Statement, bench: Bench, replaces: bool) -> Iterator[str]:
     policy = bench.policy
     if said.numerics_protocol < policy.numerics_protocol:
         yield f"judged by protocol {said.numerics_protocol}, the policy asks for {policy.numerics_protocol}"
@@ -127,7 +127,7 @@ def _shortcomings(said: Testimony, bench: Bench, replaces: bool) -> Iterator[str
         yield from _untimed(said, policy, replaces)
 
 
-def _wrong_age(said: Testimony, bench: Bench) -> Iterator[str]:
+def _wrong_age(said: Statement, bench: Bench) -> Iterator[str]:
     age, oldest = (bench.today - said.judged_at().date()).days, bench.policy.max_age_days
     if oldest is not None and age > oldest:
         yield f"{age} days old, the policy allows {oldest}"
@@ -135,7 +135,7 @@ def _wrong_age(said: Testimony, bench: Bench) -> Iterator[str]:
         yield f"made {-age} days from now"
 
 
-def _untimed(said: Testimony, policy: Policy, replaces: bool) -> Iterator[str]:
+def _untimed(said: Statement, policy: Policy, replaces: bool) -> Iterator[str]:
     speed = said.speed(policy.speed_protocol)
     for other in (BASELINE, *([REPLACED] if replaces else [])):
         if speed is None or speed.against(other) is None:
@@ -145,7 +145,7 @@ def _untimed(said: Testimony, policy: Policy, replaces: bool) -> Iterator[str]:
 _ARMS = {BASELINE: "what runs without it", REPLACED: "the row that it replaces"}
 
 
-def _slower(said: Testimony, policy: Policy) -> Iterator[str]:
+def _slower(said: Statement, policy: Policy) -> Iterator[str]:
     speed = said.speed(policy.speed_protocol)
     for comparison in speed.comparisons if speed else ():
         if comparison.verdict == "slower":
@@ -157,14 +157,14 @@ def _change(comparison: Comparison) -> str:
     return f"{change.centre * 100:.1f} % ({change.low * 100:.1f} to {change.high * 100:.1f} %)"
 
 
-def _why_failed(said: Testimony) -> str:
+def _why_failed(said: Statement) -> str:
     counts = [f"{number} NaN or Inf at {_tokens([tokens])}" for tokens, number in said.bad_values.items()]
     reasons = [reason[:_LONGEST] for reason in said.record["reasons"]]
     shown = [*counts, *reasons][:_SHOWN]
     return f"failed on {said.record['device'].get('board', 'its GPU')[:_LONGEST]}: {'; '.join(shown)}"
 
 
-def _as_it_was(before: Testimony | None, bench: Bench) -> str:
+def _as_it_was(before: Statement | None, bench: Bench) -> str:
     return f"; in {bench.base} it was proven" if before and before.status == PROVEN else ""
 
 

@@ -1,4 +1,4 @@
-"""Testimony: what a record says, read. Its errors are shares of the protocol's limit."""
+"""Statements: what a record says, read. Its errors are shares of the protocol's limit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PROVEN, EMULATED, FAIL = "proven", "emulated", "fail"
 
 
 @dataclass(frozen=True)
-class Testimony:
+class Statement:
     """A record that keeps to the schema."""
 
     record: Mapping[str, Any]
