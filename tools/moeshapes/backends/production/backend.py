@@ -21,6 +21,9 @@ from moeshapes.problem import Problem
 from moeshapes.verify.lookup import NO_LOOKUP, Lookup
 from moeshapes.workload import Call, Layer
 
+_SHOWN = 160
+"""Characters of a symbol: a C++ template's may have thousands."""
+
 
 class ProductionBackend:
     """Backend of `production`: emulated wherever there is no AMD GPU, whatever calls itself AITER there.
@@ -129,7 +132,7 @@ class ProductionArm:
                 raise NotRunAsNamedError("; ".join(reasons))
             self._refuse_shadowed()
         chosen = [str(stage) for choice in self.witness.choices for stage in choice.stages]
-        traced = [symbol for symbols in self.witness.symbols.values() for symbol in symbols]
+        traced = [symbol[:_SHOWN] for symbols in self.witness.symbols.values() for symbol in symbols]
         return list(dict.fromkeys((*chosen, *traced)))
 
     def _refuse_shadowed(self) -> None:
