@@ -98,7 +98,7 @@ def test_each_arm_is_compared_and_the_first_with_itself() -> None:
     lab = SimulatedLab((100.0, 110.0, 90.0), 0.001)
     faster, slower, noise = compare(lab, 2, 10, budget_s=30)
     assert (faster.verdict, slower.verdict, noise.verdict) == (FASTER, SLOWER, SAME)
-    assert (faster.us, faster.other_us) == (pytest.approx(10, rel=0.01), pytest.approx(11, rel=0.01))
+    assert (faster.us, faster.other_us) == pytest.approx((10, 11), rel=0.01)
     assert lab.captured.count(0) == 2 * lab.captured.count(1)
     assert lab.held == 0
 
@@ -110,7 +110,7 @@ def test_which_arm_is_captured_first_alternates() -> None:
 
 
 def test_captures_during_which_the_clock_fell_are_dropped_and_counted() -> None:
-    clocks = [1980.0, 1975.0, 1980.0, 1500.0, *[1980.0] * 40]
+    clocks = [1980.0, 1975.0, 1500.0]
     [found, _] = compare(SimulatedLab((100.0, 100.0), 0.0005, clocks=clocks), 1, 10, budget_s=30)
     assert found.dropped == 1
     assert found.clock_mhz == (1500.0, 1980.0)
@@ -118,11 +118,12 @@ def test_captures_during_which_the_clock_fell_are_dropped_and_counted() -> None:
     assert len(found.ratios) >= CAPTURES_AT_LEAST
 
 
-def test_a_clock_that_never_holds_gives_no_verdict() -> None:
-    clocks = [1980.0, *[1500.0, 1700.0] * 200]
-    [found, _] = compare(SimulatedLab((100.0, 120.0), 0.0005, clocks=clocks), 1, 10, budget_s=30)
+def test_too_few_captures_of_a_steady_clock_give_no_verdict() -> None:
+    clocks = [2000.0, 1000.0, 1000.0, 1000.0, 1980.0, 1990.0, 1500.0, 2000.0]
+    [found, _] = compare(SimulatedLab((100.0, 120.0), 0.0005, clocks=clocks), 1, 10, budget_s=0.0)
+    assert found.dropped == 3
     assert found.verdict == UNRESOLVED
-    assert len(found.ratios) >= CAPTURES_AT_LEAST
+    assert len(found.ratios) == CAPTURES_AT_LEAST
 
 
 @given(st.lists(st.floats(-0.2, 0.2), min_size=2, max_size=40))

@@ -180,9 +180,11 @@ def products(weight: Quantised, spans: Sequence[range], inputs: Sequence[Tensor]
     """x W^T for each x `[n, k]` over the rows of W `[R, K]` that `spans` name, side by side, fp64; k may leave pads
     out.
 
-    W is expanded a slab at a time, for all inputs: a slab that stays in cache costs half of what one matrix through
-    memory does.
+    W is expanded a slab at a time, for all inputs: on a CPU a slab that stays in cache costs half of what one matrix
+    through memory does. A GPU has time for few launches only.
     """
+    if weight.codes.is_cuda:
+        return _at_once(weight, spans, inputs)
     results = [x.new_empty(x.shape[0], sum(map(len, spans))) for x in inputs]
     column, step = 0, max(_SLAB_ELEMENTS // weight.k // 128, 1) * 128
     for span in spans if inputs else ():
@@ -192,6 +194,14 @@ def products(weight: Quantised, spans: Sequence[range], inputs: Sequence[Tensor]
                 result[:, column : column + slab.shape[0]] = x @ slab[:, : x.shape[1]].T
             column += slab.shape[0]
     return results
+
+
+def _at_once(weight: Quantised, spans: Sequence[range], inputs: Sequence[Tensor]) -> list[Tensor]:
+    if not inputs:
+        return []
+    x = torch.cat(list(inputs))
+    parts = [weight.slab(span.start, span.stop).dequantise(_EXACT)[:, : x.shape[1]] for span in spans]
+    return list((x @ torch.cat(parts).T).split([len(each) for each in inputs]))
 
 
 def _combine(slots: Tensor, arithmetic: Arithmetic | None) -> Tensor:

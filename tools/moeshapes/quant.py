@@ -143,10 +143,15 @@ def fp8_dtype(fnuz: bool) -> torch.dtype:
 # --- scales
 
 
+def _over(amax: Tensor, top: float) -> Tensor:
+    """amax / top, rounded once on every device: torch multiplies by 1 / top where it is given a number on a GPU."""
+    return amax / torch.full((), top, dtype=amax.dtype, device=amax.device)
+
+
 def e8m0_scale(amax: Tensor, number: Format, fnuz: bool, rule: ScaleRule) -> Tensor:
     """The e8m0 byte of each block from its largest magnitude (fp32). Zero gives 0; NaN and Inf give 255 (NaN)."""
     if rule is ScaleRule.ROUND_UP:
-        bits = (amax / largest(number, fnuz)).view(torch.int32)
+        bits = _over(amax, largest(number, fnuz)).view(torch.int32)
         exponent = (bits >> 23) + ((bits & 0x7FFFFF) != 0).int()
     else:
         lead = 2 if number is Format.FP4 else 8
@@ -170,7 +175,7 @@ def _e8m0_table(device: torch.device, dtype: torch.dtype) -> Tensor:
 
 
 def _fp32_scale(amax: Tensor, spec: Spec) -> Tensor:
-    scale = amax / largest(spec.number, spec.fnuz)
+    scale = _over(amax, largest(spec.number, spec.fnuz))
     return torch.where(scale == 0, torch.ones_like(scale), scale)
 
 
@@ -218,7 +223,7 @@ def _quantise_fp32_scaled(values: Tensor, spec: Spec) -> Quantised:
 def _quantise_int4(x: Tensor, spec: Spec) -> Quantised:
     """Group-32 int4: the scale is computed and kept in the weight's own dtype (bf16), codes rounded to [-7, 7]."""
     blocks = _blocks(x.to(torch.bfloat16), MX_BLOCK)
-    scales = blocks.abs().amax(dim=-1).clamp(min=1e-6) / INT4_MAX
+    scales = _over(blocks.abs().amax(dim=-1).clamp(min=1e-6), INT4_MAX)
     codes = (blocks / scales.unsqueeze(-1)).round().clamp(-INT4_MAX, INT4_MAX)
     return Quantised(spec, pack_nibbles(codes.flatten(-2).to(torch.int8).view(torch.uint8) & 0xF), scales)
 

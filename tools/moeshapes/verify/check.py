@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,16 +11,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from moeshapes import oracle
 from moeshapes.arithmetic import Arithmetic, Departure, arithmetic_of, default_arithmetic
 from moeshapes.backends.base import Arm, Backend, Prepared
 from moeshapes.problem import Problem
 from moeshapes.verify.capture import CapturedCall
 from moeshapes.verify.job import Job
-from moeshapes.verify.numerics import PROTOCOL, Judgement, Target, by_token, judge, target_of, worst_of
+from moeshapes.verify.numerics import PROTOCOL, Judgement, Target, by_token, judge, worst_of
 from moeshapes.verify.poison import Pattern, Poison
-from moeshapes.verify.runs import FULL_RUNS_UP_TO, REPLAYS, A, Replays, Run, runs_of
+from moeshapes.verify.runs import REPLAYS, A, Replays, Run
 from moeshapes.verify.source import layer_of
+from moeshapes.verify.trial import Trial, runs_at, trials_of
 from moeshapes.workload import Call, Layer, draw_calls
 
 _SENTINEL = 1.0
@@ -79,15 +79,15 @@ def check(
     counts, reasons = {}, []
     stages: dict[str, float] = {}
     baseline = None
-    for position, trial in enumerate(_trials(job, layer, arithmetic)):
-        seen = _run_all(arm, _runs(job, position), trial, progress)
+    for position, trial in enumerate(trials_of(job, layer, arithmetic)):
+        seen = _run_all(arm, runs_at(job, position), trial, progress)
         if job.gpu and job.thorough:
             _replay_all(arm, REPLAYS, trial, seen, progress)
         counts[str(trial.count)] = _count_summary(seen, trial.targets)
         reasons += [f"at {trial.count} tokens: {reason}" for reason in _reasons(seen)]
         probed.update(pair for call in trial.calls for pair in call.probes)
         if position == 0:
-            stages = _stages(arm, trial.calls[A], trial.targets[A], layer.problem.topk, arithmetic)
+            stages = _stages(arm, trial.sample, trial.targets[A], layer.problem.topk, arithmetic)
             baseline = _baseline(job, prepared, arm, trial.calls[A], trial.baseline)
     reasons += [f"{name} alone is off: {share:.3g} of its limit" for name, share in stages.items() if not share <= 1]
     numerics: dict[str, Any] = {
@@ -129,54 +129,7 @@ def _matters(departure: Departure, problem: Problem) -> bool:
     return has[departure]
 
 
-@dataclass(frozen=True)
-class _Trial:
-    """The calls of one token count with their targets, and the target of the baseline for call A where it is wanted."""
-
-    count: int
-    calls: Sequence[Call]
-    targets: Sequence[Target]
-    baseline: Target | None
-
-
-def _trials(job: Job, layer: Layer, arithmetic: Arithmetic) -> Iterator[_Trial]:
-    """A trial for each token count. Small buckets' share one pass over the weights; large ones' would need much
-    memory.
-    """
-    together = len(job.counts) if job.token <= FULL_RUNS_UP_TO else 1
-    for start in range(0, len(job.counts), together):
-        yield from _group(job, layer, arithmetic, job.counts[start : start + together], with_baseline=start == 0)
-
-
-def _group(
-    job: Job, layer: Layer, arithmetic: Arithmetic, counts: Sequence[int], with_baseline: bool
-) -> Iterator[_Trial]:
-    calls = [_drawn(job, layer, count) for count in counts]
-    flat = [call for group in calls for call in group]
-    passes = [oracle.Pass(flat, None), oracle.Pass(flat, arithmetic)]
-    fallback = default_arithmetic(job.problem.recipe, job.token)
-    if job.launch is not None and with_baseline:
-        passes.append(oracle.Pass([calls[0][A]], fallback))
-    exact, modelled, *baseline = oracle.references(layer, passes)
-    topk, width = layer.problem.topk, len(calls[0])
-    targets = [target_of(o, r, topk, arithmetic.modelled) for o, r in zip(exact, modelled, strict=True)]
-    without_row = [target_of(exact[A], found[0], topk, fallback.modelled) for found in baseline]
-    for index, count in enumerate(counts):
-        own = targets[index * width : (index + 1) * width]
-        yield _Trial(count, calls[index], own, without_row[0] if without_row and index == 0 else None)
-
-
-def _drawn(job: Job, layer: Layer, count: int) -> Sequence[Call]:
-    """The calls that the bucket's runs use."""
-    used = 1 + max(run.call for run in _runs(job, 0))
-    return draw_calls(layer, count, job.seed + count)[:used]
-
-
-def _runs(job: Job, position: int) -> tuple[Run, ...]:
-    return runs_of(job.token, position, job.thorough, on_gpu=bool(job.gpu))
-
-
-def _run_all(arm: Arm, runs: Sequence[Run], trial: _Trial, progress: Callable[[], None]) -> _Seen:
+def _run_all(arm: Arm, runs: Sequence[Run], trial: Trial, progress: Callable[[], None]) -> _Seen:
     seen = _Seen()
     for run in runs:
         output, intact = _run_one(arm, run, trial.calls[run.call])
@@ -186,9 +139,7 @@ def _run_all(arm: Arm, runs: Sequence[Run], trial: _Trial, progress: Callable[[]
     return seen
 
 
-def _replay_all(
-    arm: Arm, captured: Sequence[Replays], trial: _Trial, seen: _Seen, progress: Callable[[], None]
-) -> None:
+def _replay_all(arm: Arm, captured: Sequence[Replays], trial: Trial, seen: _Seen, progress: Callable[[], None]) -> None:
     """Adds what graphs of the arm show, their memory poisoned at every replay or never."""
     for replays in captured:
         graph = CapturedCall(arm, trial.calls[A], replays.poison)
@@ -197,7 +148,7 @@ def _replay_all(
         progress()
 
 
-def _judge(output: Tensor, index: int, poison: Pattern | None, trial: _Trial, seen: _Seen) -> None:
+def _judge(output: Tensor, index: int, poison: Pattern | None, trial: Trial, seen: _Seen) -> None:
     target = trial.targets[index]
     seen.judgements.append((len(seen.judgements) + 1, judge(output, target)))
     if poison is None and index == A:
@@ -263,7 +214,7 @@ def bitwise_equal(one: Tensor, other: Tensor) -> bool:
 
 def _spread(one: Tensor, other: Tensor, target: Target) -> float:
     """How far two outputs of the same call are apart, as a share of the limit: NaN-free only where both are."""
-    difference = (one.double() - other.double()).norm(dim=1)
+    difference = (target.sampled(one).double() - target.sampled(other).double()).norm(dim=1)
     return float((difference / target.allowance).masked_fill(difference == 0, 0.0).max())
 
 

@@ -34,7 +34,10 @@ def bound(topk: int) -> float:
 
 @dataclass(frozen=True)
 class Target:
-    """What one call's output is judged by: centre fp64 `[M, H]`, allowances of a token and of a block fp64 `[M]`."""
+    """What one call's output is judged by: centre fp64 `[S, H]`, allowances of a token and of a block fp64 `[S]`.
+
+    `rows` int64 `[S]` are the tokens of the output that it is for, in order; None for all.
+    """
 
     centre: Tensor
     allowance: Tensor
@@ -42,6 +45,11 @@ class Target:
     exact: Reference
     modelled: Reference
     floor: Tensor
+    rows: Tensor | None = None
+
+    def sampled(self, output: Tensor) -> Tensor:
+        """The rows of an output that are compared."""
+        return output if self.rows is None else output[self.rows]
 
     def intermediate_limit(self, topk: int) -> Tensor:
         """`[M]`: what stage 1 alone may be off by, over a token's slots."""
@@ -97,11 +105,17 @@ class Judgement:
 
 
 def judge(output: Tensor, target: Target) -> Judgement:
-    """Judges an output `[M, >= H]`, padded columns ignored. Raises ValueError for one that lacks tokens or columns."""
-    if any(has < needs for has, needs in zip(output.shape, target.centre.shape, strict=True)):
-        raise ValueError(f"the output is {list(output.shape)}, which lacks some of {list(target.centre.shape)}")
-    values = output[: target.centre.shape[0], : target.centre.shape[1]].to(torch.float64)
-    bad = ~values.isfinite()
+    """Judges an output `[M, >= H]`, padded columns ignored: all of it must be finite, and right where it is compared.
+
+    Raises ValueError for one that lacks tokens or columns.
+    """
+    tokens, columns = target.centre.shape
+    needed = tokens if target.rows is None else int(target.rows[-1]) + 1
+    if output.shape[0] < needed or output.shape[1] < columns:
+        raise ValueError(f"the output is {list(output.shape)}, which lacks some of {[needed, columns]}")
+    written = (output if target.rows is not None else output[:tokens])[:, :columns]
+    values = target.sampled(written).to(torch.float64)
+    bad = ~written.isfinite()
     if bad.any():
         token, column = (int(index) for index in bad.nonzero()[0])
         return Judgement(float("inf"), float("inf"), token, int(bad.sum()), f"token {token}, column {column}")
@@ -111,7 +125,9 @@ def judge(output: Tensor, target: Target) -> Judgement:
     share = torch.where(error.abs().amax(dim=1) == 0, torch.zeros_like(share), share)
     blocks = block_norms(error).amax(dim=1) / target.block_allowance
     blocks = torch.where(share == 0, torch.zeros_like(blocks), blocks)
-    return Judgement(float(share.max()), float(blocks.max()), int(torch.maximum(share, blocks).argmax()), 0)
+    worst = int(torch.maximum(share, blocks).argmax())
+    token = worst if target.rows is None else int(target.rows[worst])
+    return Judgement(float(share.max()), float(blocks.max()), token, 0)
 
 
 def block_norms(error: Tensor) -> Tensor:

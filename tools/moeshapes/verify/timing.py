@@ -26,8 +26,8 @@ _REPLAYING_S = 0.04
 """Replays of a capture: so many as fit in this time, within the bounds above."""
 _OUTERMOST = 8
 """One replay in so many is left out at either end, so that an interrupted one does not count."""
-_CLOCK_FELL = 0.97
-"""A capture during which the clock was below this share of the highest seen is dropped."""
+_CLOCK_FELL = 0.95
+"""A capture after which the clock is below this share of the usual one is dropped."""
 _T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
 """Student's t by degrees of freedom from 1, two-sided 95 %: a worker needs no scipy. More count as the last."""
 
@@ -73,10 +73,10 @@ class Pass:
 
 @dataclass(frozen=True)
 class _Capture:
-    """Microseconds of each arm's graph, and the lowest and highest clock around its replays."""
+    """Microseconds of each arm's graph, and the clock as its replays left it."""
 
     us: tuple[float, ...]
-    clock_mhz: tuple[float, float]
+    clock_mhz: float
 
 
 def compare(
@@ -105,7 +105,6 @@ def _captured(lab: Lab, arms: Sequence[int], reverse: bool) -> _Capture:
     if reverse:
         order.reverse()
     graphs = {index: lab.capture(arms[index]) for index in order}
-    clocks = [lab.clock_mhz()]
     longest = max(graphs[index].replay_us() for index in order)
     least, most = _REPLAYS
     replays = max(least, min(most, int(_REPLAYING_S * 1e6 / (longest * len(arms)))))
@@ -113,9 +112,9 @@ def _captured(lab: Lab, arms: Sequence[int], reverse: bool) -> _Capture:
     for replay in range(replays):
         for index in order if replay % 2 == 0 else reversed(order):
             times[index].append(graphs[index].replay_us())
-    clocks.append(lab.clock_mhz())
+    clock = lab.clock_mhz()
     lab.release()
-    return _Capture(tuple(_middle(each) for each in times), (min(clocks), max(clocks)))
+    return _Capture(tuple(_middle(each) for each in times), clock)
 
 
 def _middle(times: Sequence[float]) -> float:
@@ -126,8 +125,8 @@ def _middle(times: Sequence[float]) -> float:
 
 def _steady(captures: Sequence[_Capture]) -> list[_Capture]:
     """Those during which the clock did not fall."""
-    highest = max(capture.clock_mhz[1] for capture in captures)
-    return [capture for capture in captures if capture.clock_mhz[0] >= _CLOCK_FELL * highest]
+    usual = statistics.median(capture.clock_mhz for capture in captures)
+    return [capture for capture in captures if capture.clock_mhz >= _CLOCK_FELL * usual]
 
 
 def _verdict(captures: Sequence[_Capture], other: int) -> str:
@@ -171,7 +170,7 @@ def _pass(captures: Sequence[_Capture], other: int, calls: int, seconds: float) 
         us=statistics.median(capture.us[0] for capture in counted) / calls,
         other_us=statistics.median(capture.us[other] for capture in counted) / calls,
         dropped=len(captures) - len(steady),
-        clock_mhz=(min(c.clock_mhz[0] for c in captures), max(c.clock_mhz[1] for c in captures)),
+        clock_mhz=(min(c.clock_mhz for c in captures), max(c.clock_mhz for c in captures)),
         seconds=seconds,
     )
 

@@ -8,10 +8,13 @@ Every value of a padded column is computed and written: its weights are zero. Th
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import triton
 import triton.language as tl
 
-from moeshapes.backends.portable.formats import INTERPRETED, TO_BF16, store_quantised, to_bf16
+from moeshapes.backends.portable.formats import INTERPRETED, TO_BF16, TO_FP4, TO_FP8, store_quantised, to_bf16
 
 PLAIN = tl.constexpr(0)
 ROW = tl.constexpr(1)
@@ -116,22 +119,22 @@ def _activated(gate, up, limit, alpha, beta, linear_beta, ACTIVATION: tl.constex
         return beta * _tanh(gate / beta) * tl.sigmoid(gate) * linear_beta * _tanh(up / linear_beta)
 
 
-def _name(stage: int, end: str, constants: dict[str, object]) -> str:
-    """The row's name for what was compiled, from its constants; launched.py adds warps and stages."""
+def _name(stage: int, specialisation: Any, end_of: Callable[[dict[str, Any]], str]) -> str:
+    """The row's name for what was compiled, from its constants; launch.row_name adds warps and stages."""
+    constants = {name: getattr(value, "value", value) for name, value in specialisation.constants.items()}
     short = {"bf16": "bf16", "e4m3": "fp8", "e2m1": "fp4"}
-    a, w = short[str(constants["A_FORMAT"])], short[str(constants["W_FORMAT"])]
+    a, w = short[constants["A_FORMAT"]], short[constants["W_FORMAT"]]
     tile = "x".join(str(constants[name]) for name in ("BM", "BN", "BK"))
-    return f"triton_moe{stage}_a{a}_w{w}_bf16_t{tile}{end}"
+    return f"triton_moe{stage}_a{a}_w{w}_bf16_t{tile}{end_of(constants)}"
 
 
-def _name_of_stage1(specialisation) -> str:
-    constants = specialisation.constants
-    return _name(1, {1: "_fp8", 2: "_fp4"}.get(constants["TO"], ""), constants)
+def _name_of_stage1(specialisation: Any) -> str:
+    ends = {TO_FP8.value: "_fp8", TO_FP4.value: "_fp4"}
+    return _name(1, specialisation, lambda constants: ends.get(constants["TO"], ""))
 
 
-def _name_of_stage2(specialisation) -> str:
-    constants = specialisation.constants
-    return _name(2, "_atomic" if constants["ATOMIC"] else "_reduce", constants)
+def _name_of_stage2(specialisation: Any) -> str:
+    return _name(2, specialisation, lambda constants: "_atomic" if constants["ATOMIC"] else "_reduce")
 
 
 @triton.jit(repr=_name_of_stage1, do_not_specialize=["tokens", "experts", "topk"])
