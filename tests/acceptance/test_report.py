@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -29,12 +30,24 @@ def test_a_pull_request_is_reported(repository: Path, tmp_path: Path) -> None:
     assert run_moeshapes("report", "--base", "main", "--link", link, cwd=repository).stdout == text
 
 
+def test_the_page_is_written(repository: Path, tmp_path: Path) -> None:
+    output = tmp_path / "page.html"
+    done = run_moeshapes("report", "--format", "html", "--output", str(output), cwd=repository)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    text = output.read_text(encoding="utf-8")
+    assert text.startswith("<!doctype html>")
+    assert "5 rows, 1 deployments; 2 proven, 2 no record, 1 fail" in text
+    data = json.loads(re.search(r'id="data">(.*?)</script>', text)[1])  # type: ignore[index]
+    assert [row["t"] for row in data["shapes"][0]["rows"]] == [1, 2, 8, 32, 64]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("--base", "nowhere"), "no branch or commit 'nowhere'"),
         (("--base", "main", "--link", "javascript:{file}"), "a link begins with https://"),
         (("--base", "main", "--limit", "100"), "what is not cut needs 16384 bytes"),
+        (("--base", "main", "--format", "html"), "it takes no --base"),
         (("--limit", "100000"), "--limit is for what --base reports"),
         ((), "there is no build/verify.md yet"),
     ],

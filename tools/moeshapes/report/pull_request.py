@@ -73,12 +73,12 @@ class PullRequest:
 
 def serving(known: Iterable[Deployment], rows: Iterable[TunedRow]) -> list[Deployment]:
     """The deployments whose shape any of the rows has, on the GPU that it is for."""
-    wanted = {_shape(row.key) for row in rows}
-    return [each for each in known if any(_shape(key) in wanted for key in each.declared.keys)]
+    wanted = {shape_of(row.key) for row in rows}
+    return [each for each in known if any(shape_of(key) in wanted for key in each.declared.keys)]
 
 
-def _shape(key: Key) -> tuple[object, ...]:
-    """A key without its bucket."""
+def shape_of(key: Key) -> tuple[object, ...]:
+    """A key without its bucket: what rows of one shape share."""
     _, *cells = key.shape.cells()
     return (key.gfx, key.cu_num, *cells)
 
@@ -108,7 +108,7 @@ def _urgency(proof: Proof) -> int:
 
 
 def _by_shape(proof: Proof) -> tuple[object, ...]:
-    return (*_shape(proof.row.key), proof.row.key.shape.token, proof.use.id)
+    return (*shape_of(proof.row.key), proof.row.key.shape.token, proof.use.id)
 
 
 def _counted(number: int, word: str) -> str:
