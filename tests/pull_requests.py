@@ -26,7 +26,7 @@ from table_text import text, write
 
 Edit = Callable[[dict[str, Any]], object]
 """Changes a record in place."""
-NAN = {"bad_values": 3, "over_limit": "inf", "block_over_limit": "inf"}
+NAN: dict[str, Any] = {"bad_values": 3, "over_limit": "inf", "block_over_limit": "inf"}
 """What a token count says of a row that gave NaN."""
 
 
@@ -51,8 +51,8 @@ def prove(
             facts = deepcopy(record(row, use, timed, **count))
             edit(facts)
             made.append(write(path_of(root, row, use), (json.dumps(facts, indent=1) + "\n").encode()))
-    for path in made if signer else ():
-        sign_record(path, signer.key)
+            if signer:
+                sign_record(made[-1], signer.key)
     return made
 
 

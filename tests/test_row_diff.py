@@ -58,6 +58,11 @@ def test_a_row_that_is_there_twice_now_is_new_once() -> None:
     assert (diff.merged, diff.new_keys) == (2, 0)
 
 
+def test_the_winner_of_a_collision_is_as_it_was() -> None:
+    loser, winner = line(kernelName1=STAGE1.replace("x128x", "x64x"), us="90"), line()
+    assert counts(diff_rows("base", family(loser, winner), family(winner))) == (0, 0, 0, 1, 1)
+
+
 def test_folders_are_compared_each_by_itself() -> None:
     there = {**family(), "generated/triton": family(line())[OWN_CONFIGS]}
     assert counts(diff_rows("base", family(line()), there)) == (1, 0, 0, 1, 0)

@@ -22,7 +22,7 @@ USE = Use("tiny/tp2", "target", "a4w4", "silu")
 CLAIM = Claim(ROW, USE)
 BENCH = Bench(Policy(), date(2026, 11, 30), "main")
 """On the day on which the records of the samples were made."""
-NAN = {"bad_values": 3, "over_limit": "inf", "block_over_limit": "inf"}
+NAN: dict[str, Any] = {"bad_values": 3, "over_limit": "inf", "block_over_limit": "inf"}
 
 
 def said(timed: Mapping[str, Any] | None = None, **count: object) -> Statement:

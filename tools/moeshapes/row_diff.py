@@ -99,7 +99,7 @@ class _Found:
         self.unchanged += sum(line.sound for file in same for line in after.tuned[file].lines)
         old, new = (_rows_by_key(family, same) for family in (before, after))
         for key in dict.fromkeys(chain(old, new)):
-            for one, other in zip_longest(old.get(key, ()), new.get(key, ())):
+            for one, other in _paired(old.get(key, ()), new.get(key, ())):
                 self._take(one, other)
 
     def _take(self, before: TunedRow | None, after: TunedRow | None) -> None:
@@ -125,6 +125,19 @@ def _rows_by_key(family: Family, but: Iterable[str]) -> Mapping[tuple[Key, str],
     for row in _rows(table for file, table in family.tuned.items() if file not in skipped):
         rows[row.key, row.tag].append(row)
     return rows
+
+
+def _paired(before: Iterable[TunedRow], after: Iterable[TunedRow]) -> Iterator[tuple[TunedRow | None, TunedRow | None]]:
+    """Rows of one key: those of the same launch together, so that removing a collision's loser changes no other."""
+    left, unpaired = list(before), list[TunedRow]()
+    for row in after:
+        same = next((old for old in left if old.launch() == row.launch()), None)
+        if same:
+            left.remove(same)
+            yield same, row
+        else:
+            unpaired.append(row)
+    yield from zip_longest(left, unpaired)
 
 
 def _rows(tables: Iterable[Table]) -> Iterator[TunedRow]:

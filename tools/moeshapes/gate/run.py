@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from pathlib import Path
@@ -75,8 +75,8 @@ def gate(
     found, more = _of_declarations(tree, base, diff, evidence)
     findings += found
     waivers, faults = read_waivers(root, today)
-    waived = waive(_one_a_cause([*of_rows, *more]), tree.rows, waivers)
-    findings += [*waived.findings, *faults, *evidence.record_faults()]
+    waived = waive([*of_rows, *more], tree.rows, waivers)
+    findings += [*_one_a_cause(waived.findings), *faults, *evidence.record_faults()]
     return GateResult(
         tuple(ordered(findings)), base.name, diff, len(evidence.proven), len(evidence.unproven), waived.count
     )
@@ -102,8 +102,7 @@ def _of_declarations(
     return [*faults, *evidence.changed_uses(declared), *new_gaps(tree, base, diff, declared)], of_rows
 
 
-def _one_a_cause(findings: Iterable[Finding]) -> Iterator[Finding]:
+def _one_a_cause(findings: Sequence[Finding]) -> Iterator[Finding]:
     """Without the row's missing record where no shape declares the row: declaring it comes first."""
-    found = list(findings)
-    undeclared = {finding.place for finding in found if finding.rule is UNDECLARED}
-    return (finding for finding in found if finding.rule is not UNPROVEN or finding.place not in undeclared)
+    undeclared = {finding.place for finding in findings if finding.rule is UNDECLARED}
+    return (finding for finding in findings if finding.rule is not UNPROVEN or finding.place not in undeclared)
