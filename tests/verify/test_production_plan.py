@@ -118,10 +118,10 @@ def test_the_tables_are_those_of_the_installed_aiter(tmp_path: Path, monkeypatch
     monkeypatch.syspath_prepend(str(package.parent))
     monkeypatch.delitem(sys.modules, "aiter", raising=False)
     root = write_small_repository(tmp_path / "repository", tuned_line(8))
-    items, _ = subjects.plan_of(root, [], Site(AUTO, HERE))
+    items, _ = subjects.plan_of(root, subjects.EVERYTHING, Site(AUTO, HERE))
     assert items[0].job is not None
     assert [("theirs" in line) for line in items[0].job.lookup.before] == [True]
-    without, _ = subjects.plan_of(root, [], Site(AUTO, local(gpu())))
+    without, _ = subjects.plan_of(root, subjects.EVERYTHING, Site(AUTO, local(gpu())))
     assert without[0].job is not None
     assert without[0].job.lookup.before == ()
 

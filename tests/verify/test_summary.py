@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+import report_samples
 from moeshapes.findings import Place
 from moeshapes.use import Use
 from moeshapes.verify.evidence import EMULATED, FAIL, PROVEN
 from moeshapes.verify.plan import Subject
 from moeshapes.verify.run import ERROR, SKIPPED, Verified
-from moeshapes.verify.summary import HEADERS, closing_line, details, markdown, table
+from moeshapes.verify.summary import HEADERS, SPEED, closing_line, details, is_slower, markdown, table
 from small_repository import tuned_row
 
 USE = Use("tiny/tp2", "target", "a4w4", "silu")
@@ -24,11 +25,17 @@ def count(**changes: Any) -> dict[str, Any]:
     return {**plain, **changes}
 
 
-def verified(status: str = EMULATED, *counts: dict[str, Any], share: float = 0.5, **changes: Any) -> Verified:
+def verified(
+    status: str = EMULATED,
+    *counts: dict[str, Any],
+    share: float = 0.5,
+    speed: dict[str, Any] | None = None,
+    **changes: Any,
+) -> Verified:
     """A row's result; errors and skips have no record."""
     row = tuned_row(8)
     numerics = {"counts": {str(n): each for n, each in enumerate(counts or [count()])}, "probes": {"share": share}}
-    record = {"numerics": numerics} if status in (PROVEN, EMULATED, FAIL) else None
+    record = {"numerics": numerics, "speed": speed} if status in (PROVEN, EMULATED, FAIL) else None
     return replace(Verified(Subject(row.key, USE, row), status, record), **changes)
 
 
@@ -53,6 +60,23 @@ def test_a_line_says_what_was_judged_and_how_far_off_it_was() -> None:
     ]
     assert cells(verified()) == expected
     assert len(expected) == len(HEADERS)
+
+
+def test_what_was_timed_has_a_cell_for_it() -> None:
+    timed = verified(PROVEN, speed=report_samples.speed(0.8, us=30.0))
+    *_, line = table([timed], markdown=True).splitlines()
+    assert line.strip("| ").endswith("| faster 37.5 → 30.0 µs, −20.0 % ± 0.2 (noise 0.26 %)")
+    assert SPEED in table([timed, verified()])
+    assert SPEED not in table([verified()])
+
+
+def test_a_slower_row_is_named_with_its_times() -> None:
+    slower = verified(PROVEN, speed=report_samples.speed(1.1, us=33.0, replaced=1.2))
+    assert is_slower(slower)
+    assert not is_slower(verified(PROVEN, speed=report_samples.speed(0.8)))
+    text = details([slower, verified()])
+    assert text.startswith("slower: 256/256/8/2 a4w4 token 8")
+    assert "slower 30.0 → 33.0 µs, +10.1 % ± 0.2; slower than the replaced 27.5 → 33.0 µs, +20.1 % ± 0.2" in text
 
 
 def test_the_worst_of_all_token_counts_is_shown() -> None:

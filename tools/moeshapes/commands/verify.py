@@ -17,19 +17,23 @@ from moeshapes.commands.sign import sign_attested, sign_option
 from moeshapes.commands.weights import asked_layer, take_weights, weights_line, weights_options
 from moeshapes.files import write_atomically, write_where_told
 from moeshapes.findings import Finding, has_errors, printable, render
+from moeshapes.git import GitError
 from moeshapes.record import RECORDS, REPORT, RecordStore
 from moeshapes.verify.evidence import FAIL
 from moeshapes.verify.gpus import LocalGpus, local_gpus
-from moeshapes.verify.run import ERROR, Verified, local_pool, run
+from moeshapes.verify.run import ERROR, JOB_LIMIT_S, Verified, local_pool, run
 from moeshapes.verify.site import AUTO, BACKENDS, EMULATE, Site
-from moeshapes.verify.subjects import plan_of
-from moeshapes.verify.summary import closing_line, details, markdown, table
+from moeshapes.verify.subjects import Asked, plan_of
+from moeshapes.verify.summary import closing_line, details, is_slower, markdown, table
 
 
 @click.command("verify", short_help="Judge tuned rows and declared uses against references.")
 @click.argument("tables", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--backend", type=click.Choice(BACKENDS), default=AUTO, show_default=True)
 @click.option("--fresh", is_flag=True, help="Judge again what stored records vouch for.")
+@click.option("--changed", metavar="REF", help="Only rows that are new or launch something else since this branch.")
+@click.option("--speed/--no-speed", default=True, show_default=True, help="Time rows that run on a GPU.")
+@click.option("--limit", type=click.FloatRange(min=1), default=JOB_LIMIT_S, show_default=True, help="Seconds a job.")
 @click.option("--summary", type=click.Path(dir_okay=False, path_type=Path), help="Also write a markdown summary there.")
 @weights_options
 @sign_option
@@ -39,6 +43,9 @@ def command(
     tables: tuple[Path, ...],
     backend: str,
     fresh: bool,
+    changed: str | None,
+    speed: bool,
+    limit: float,
     summary: Path | None,
     weights: Path | None,
     layer: str | None,
@@ -52,6 +59,8 @@ def command(
     With TABLES, judge the rows of those tuned CSVs alone. Rows of triton_moe kernels run on a GPU of their kind where
     there is one and read `proven`; others are emulated: that proves a recipe and this harness, never the silicon.
 
+    What runs on a GPU is timed against what runs without the row and, with --changed, against the row that it replaces.
+
     With --weights, judge what has the shape of that layer, with its weights, its norm and its router.
     """
     started = time.monotonic()
@@ -60,13 +69,17 @@ def command(
         click.echo(_as_json(damage, [])) if style == "json" else show(damage, style)
         return FINDINGS
     site = Site(backend, LocalGpus() if backend == EMULATE else local_gpus())
-    planned, findings = plan_of(root, tables, site)
+    asked = Asked(tables, changed, speed and not stored)
+    try:
+        planned, findings = plan_of(root, asked, site)
+    except GitError as error:
+        raise click.UsageError(str(error)) from error
     planned = take_weights(planned, stored, rank) if stored else planned
     if findings and style != "json":
         show(findings, style)
     with progress("verify", sum(item.job is not None for item in planned)) as report:
         store = RecordStore(root / "build" / "records", root / RECORDS)
-        pool = local_pool(site.local.gpus)
+        pool = local_pool(site.local.gpus, limit)
 
         def done(verified: Verified) -> None:
             sign_attested(verified.saved, root, key)
@@ -83,7 +96,7 @@ def command(
     else:
         click.echo("\n".join(part for part in (table(results), details(results), weights_line(results)) if part))
     click.echo(closing_line(results, seconds), err=style == "json")
-    wrong = has_errors(findings) or any(result.status in (FAIL, ERROR) for result in results)
+    wrong = has_errors(findings) or any(result.status in (FAIL, ERROR) or is_slower(result) for result in results)
     return FINDINGS if wrong else NOTHING_FOUND
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from moeshapes import __version__
 from moeshapes.dispatch import is_reachable_bucket, tokens_of
 from moeshapes.expand import Declarations
+from moeshapes.findings import Place
 from moeshapes.problem import Problem, problem_of
 from moeshapes.recipe import recipe_of
 from moeshapes.record import digest, verifier_digest
@@ -75,6 +76,8 @@ class _Circumstances:
     versions: Mapping[str, str]
     site: Site
     merged: MergedTables
+    timed: bool
+    replaced: Mapping[Place, dict[str, Any]]
 
 
 def plan(
@@ -83,12 +86,15 @@ def plan(
     with_defaults: bool,
     site: Site = WITHOUT_GPU,
     merged: MergedTables | None = None,
+    timed: bool = False,
+    replaced: Mapping[Place, dict[str, Any]] | None = None,
 ) -> list[Planned]:
     """Every row under every declared use of its key and, `with_defaults`, a default plan of every (shape, use).
 
-    `merged` are the tables that AITER's lookups find rows in, where AITER runs.
+    `merged` are the tables that AITER's lookups find rows in, where AITER runs. `timed` asks for the speed of rows that
+    a GPU runs, by the row's place also against the launch fields that it replaced.
     """
-    here = _Circumstances(versions_in_use(), site, merged or MergedTables())
+    here = _Circumstances(versions_in_use(), site, merged or MergedTables(), timed, replaced or {})
     planned = [_planned(subject, reason, here) for subject, reason in _row_subjects(declarations, rows)]
     if with_defaults:
         planned += [_planned(subject, "", here) for subject in _default_subjects(declarations, site)]
@@ -158,6 +164,8 @@ def _planned(subject: Subject, reason: str, here: _Circumstances) -> Planned:
     job = _job(subject, launch, place, versions)
     if place.backend == PRODUCTION:
         job = _for_aiter(job, subject, here.merged)
+    if here.timed and subject.row is not None and place.gpu is not None:
+        job = replace(job, speed=True, replaced=here.replaced.get(subject.row.place))
     return Planned(subject, job, note=place.note, versions=versions)
 
 

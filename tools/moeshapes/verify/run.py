@@ -13,6 +13,7 @@ from typing import Any
 from moeshapes.record import RecordStore
 from moeshapes.verify.evidence import PASSED, attested_name, is_attested, record_of, vouching_for
 from moeshapes.verify.gpus import Gpu
+from moeshapes.verify.job import Job
 from moeshapes.verify.plan import Planned, Subject
 from moeshapes.verify.pool import Outcome, Pool
 
@@ -35,9 +36,9 @@ class Verified:
     saved: Path | None = None
 
 
-def local_pool(gpus: Sequence[Gpu] = ()) -> Pool:
+def local_pool(gpus: Sequence[Gpu] = (), limit_s: float = JOB_LIMIT_S) -> Pool:
     """A worker a core, since small matrices gain more from a second process than from a second thread; one a GPU."""
-    return Pool(workers=max(os.cpu_count() or 1, 1), threads=1, limit_s=JOB_LIMIT_S, gpus=gpus)
+    return Pool(workers=max(os.cpu_count() or 1, 1), threads=1, limit_s=limit_s, gpus=gpus)
 
 
 def run(
@@ -77,10 +78,17 @@ def _settled(item: Planned, store: RecordStore, fresh: bool) -> Verified | None:
         return Verified(item.subject, SKIPPED, note=item.skipped)
     record = None if fresh else store.load(item.job.id, attested_name(item.subject))
     # Only a pass saves the work: a failure is worth seeing again, with the code that is here now.
-    if record is None or record["status"] not in PASSED:
+    if record is None or record["status"] not in PASSED or not _is_timed(record, item.job):
         return None
     own = vouching_for(record, item.subject)
     return Verified(item.subject, record["status"], own, note=item.note, cached=True)
+
+
+def _is_timed(record: Mapping[str, Any], job: Job) -> bool:
+    """Whether it says of speed what the job asks."""
+    wanted = {"baseline", *(["replaced"] if job.replaced else [])} if job.speed else set()
+    speed = record["speed"] or {"comparisons": []}
+    return wanted <= {compared["against"] for compared in speed["comparisons"]}
 
 
 def _verified(item: Planned, outcome: Outcome, store: RecordStore, time: datetime) -> Verified:

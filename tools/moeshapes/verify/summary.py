@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from statistics import fmean, geometric_mean
 from typing import Any
 
 from tabulate import tabulate
@@ -12,25 +13,66 @@ from tabulate import tabulate
 from moeshapes.findings import Place, printable
 from moeshapes.verify.evidence import EMULATED, FAIL, PROVEN
 from moeshapes.verify.run import ERROR, SKIPPED, Verified
+from moeshapes.verify.timing import SLOWER
 
 HEADERS = ("shape", "tokens", "recipe", "row", "use", "verdict", "error / limit", "NaN", "deterministic", "probed")
+SPEED = "time without → with, change (noise)"
 
 
 def table(results: Sequence[Verified], markdown: bool = False) -> str:
     """A line a (row, use) that was judged: what is new after what was known, what is wrong last.
 
-    Skipped ones are summed up by reason instead.
+    Skipped ones are summed up by reason instead. What was timed has a cell for it, where anything was.
     """
     escape = _markdown_cell if markdown else printable
     judged = sorted((r for r in results if r.status != SKIPPED), key=_urgency)
-    rows = [[escape(cell) for cell in _cells(result)] for result in judged]
+    timed = any(_speed_of(result) for result in judged)
+    rows = [[escape(cell) for cell in _cells(result) + ([_timing(result)] if timed else [])] for result in judged]
     style = "github" if markdown else "simple"
     # Cells are shown as they are: tabulate would take a shape for a number, and a bare `0` for a float.
-    return tabulate(rows, HEADERS, tablefmt=style, disable_numparse=True)
+    return tabulate(rows, [*HEADERS, SPEED] if timed else HEADERS, tablefmt=style, disable_numparse=True)
 
 
 def _urgency(result: Verified) -> int:
-    return 2 if result.status in (FAIL, ERROR) else 0 if result.cached else 1
+    return 2 if result.status in (FAIL, ERROR) or is_slower(result) else 0 if result.cached else 1
+
+
+def _speed_of(result: Verified) -> Mapping[str, Any] | None:
+    return result.record["speed"] if result.record else None
+
+
+def is_slower(result: Verified) -> bool:
+    """Whether the row takes longer than what runs without it, or than the row that it replaces."""
+    speed = _speed_of(result)
+    return speed is not None and speed["verdict"] == SLOWER
+
+
+def _timing(result: Verified) -> str:
+    """`faster: 497.5 → 395.6 µs, −20.4 % ± 0.1 (noise 0.1 %)`; what it replaces after what runs without it."""
+    speed = _speed_of(result)
+    if speed is None:
+        return ""
+    noise = max(_reach(found) for found in speed["noise"])
+    parts = [_compared(compared) for compared in speed["comparisons"]]
+    return f"{'; '.join(parts)} (noise {100 * noise:.2g} %)"
+
+
+def _compared(compared: Mapping[str, Any]) -> str:
+    passes = compared["passes"]
+    us, other = (fmean(found[name] for found in passes) for name in ("us", "other_us"))
+    change = geometric_mean([found["ratio"] for found in passes]) - 1
+    reach = max(found["high"] - found["low"] for found in passes) / 2
+    what = "" if compared["against"] == "baseline" else "than the replaced "
+    return f"{compared['verdict']} {what}{other:.1f} → {us:.1f} µs, {_percent(change)} % ± {100 * reach:.2g}"
+
+
+def _percent(change: float) -> str:
+    return f"{100 * change:+.1f}".replace("-", "−")
+
+
+def _reach(found: Mapping[str, Any]) -> float:
+    """How far from 1 the interval of a comparison with itself gets."""
+    return float(max(abs(found["low"] - 1), abs(found["high"] - 1)))
 
 
 def _cells(result: Verified) -> list[str]:
@@ -73,6 +115,7 @@ def details(results: Sequence[Verified]) -> str:
         for result in results
         if result.status in (FAIL, ERROR)
     ]
+    lines += [f"slower: {_who(result)}\n    {_timing(result)}" for result in results if is_slower(result)]
     less = Counter((r.status, r.note) for r in results if r.status in (SKIPPED, EMULATED) and r.note)
     lines += [f"{status} {count}: {printable(reason)}" for (status, reason), count in sorted(less.items())]
     return "\n".join(lines)
