@@ -16,9 +16,15 @@ from moeshapes.commands.progress import progress
 
 @click.command("bench")
 @optional_aiter_option
+@click.option(
+    "--gpu", is_flag=True, help="Instead, the way of timing and the portable kernels on the GPU that is here."
+)
 @root_option
-def command(configs: Path | None, root: Path) -> None:
+def command(configs: Path | None, gpu: bool, root: Path) -> None:
     """Time commands from a cold process, and the reference against the loops that tests usually compare with."""
+    if gpu:
+        _on_gpu(root)
+        return
     fitting = [name for name in CONTENDERS if needed_gib(name) <= available_gib()]
     commands, references = [], []
     with progress("bench", bench_tables.count(configs) + len(fitting)) as report:
@@ -34,6 +40,18 @@ def command(configs: Path | None, root: Path) -> None:
     for name in CONTENDERS:
         if name not in fitting:
             click.echo(f"left out: {name} needs about {needed_gib(name):.0f} GiB, {available_gib():.0f} are free")
+
+
+def _on_gpu(root: Path) -> None:
+    from moeshapes import bench_gpu, bench_kernels
+
+    headers = {"timing": bench_gpu.TIMING_HEADERS, "kernels": bench_kernels.KERNEL_HEADERS}
+    for name, columns in headers.items():
+        with progress(name, 1) as report:
+            rows = bench_gpu.part(name, root)
+            report(name)
+        click.echo(tabulate(rows, columns, disable_numparse=True))
+        click.echo()
 
 
 def _references(figures: Sequence[Figure]) -> str:

@@ -40,7 +40,7 @@ def time_row(job: Job, backend: Backend, cache: LayerCache, ready: Callable[[], 
     launches = {"row": job.launch, "baseline": None, **({"replaced": job.replaced} if job.replaced else {})}
     arms = {name: [each.arm(launch, job.token, job.lookup) for each in laid_out] for name, launch in launches.items()}
     runs = [[(each[n % copies], call) for n, call in enumerate(calls)] for each in arms.values()]
-    _warm_up(runs)
+    warm_up(runs)
     ready()
     others = [name for name in arms if name != "row"]
     *passes, noise = compare(GpuLab(runs, job.seed), len(others), CALLS, BUDGET_S * len(others))
@@ -53,7 +53,7 @@ def time_row(job: Job, backend: Backend, cache: LayerCache, ready: Callable[[], 
     return {"tokens": tokens, "calls": CALLS, "reuse_bytes": reached, "comparisons": compared, "noise": noise.as_json()}
 
 
-def _warm_up(runs: Sequence[Sequence[tuple[Arm, Call]]]) -> None:
+def warm_up(runs: Sequence[Sequence[tuple[Arm, Call]]]) -> None:
     """Every call of every arm once, so that no kernel is built and no cache is filled while anything is timed."""
     for each in runs:
         for arm, call in each:

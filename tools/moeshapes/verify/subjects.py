@@ -60,12 +60,21 @@ def plan_of(root: Path, asked: Asked = EVERYTHING, site: Site = WITHOUT_GPU) -> 
 def _rows(root: Path, asked: Asked) -> tuple[list[TunedRow], dict[Place, dict[str, Any]]]:
     """The rows, and by a row's place the launch fields that it took the place of."""
     if asked.changed is None:
-        tables = [read_table(path, name_from(root, path)) for path in asked.paths or tuned_files(root)]
-        return [row for table in tables for row in read_tuned_rows(table)], {}
+        return (_read(root, asked.paths) if asked.paths else shipped_rows(root)), {}
     diff = rows_since(root, asked.changed)
     files = {name_from(root, path) for path in asked.paths}
     rows = [row for row in diff.to_prove if not files or row.place.file in files]
     return rows, {change.after.place: change.before.launch() for change in diff.changed}
+
+
+def shipped_rows(root: Path) -> list[TunedRow]:
+    """The rows of the repository's own tuned tables that can be read."""
+    return _read(root, tuned_files(root))
+
+
+def _read(root: Path, paths: Sequence[Path]) -> list[TunedRow]:
+    tables = [read_table(path, name_from(root, path)) for path in paths]
+    return [row for table in tables for row in read_tuned_rows(table)]
 
 
 def _merged(root: Path, site: Site) -> MergedTables:

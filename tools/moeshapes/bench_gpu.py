@@ -1,0 +1,178 @@
+"""Benchmarks on a GPU: whether the way of timing can be trusted, and how near to the machine the portable kernels get.
+
+Each part is a process of its own, `python -m moeshapes.bench_gpu PART`, which prints rows of cells as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from moeshapes.backends.base import Arm
+from moeshapes.backends.portable.backend import PortableBackend
+from moeshapes.problem import Activation, Problem
+from moeshapes.verify.capture import GpuLab
+from moeshapes.verify.child import child_environment
+from moeshapes.verify.speed import CALLS, rotated, warm_up
+from moeshapes.verify.timing import FASTER, SAME, SLOWER, Graph, compare, interval
+from moeshapes.workload import Call, draw_layer, draw_production_calls
+
+SEED = 1
+IDENTICAL, PLANTED = 72, 40
+"""Comparisons a size: of an arm with itself, and with itself slowed down."""
+PLANTED_SLOWDOWN = 0.015
+_SINGLE_CAPTURE_REPLAYS = 100
+_BUDGET_S = 1.0
+TIMING_HEADERS = ("arms", "protocol", "comparisons", "faster or slower", "same", "largest error", "time each")
+
+
+@dataclass(frozen=True)
+class Sized:
+    """A layer and a token count whose call takes about so long on an H200."""
+
+    problem: Problem
+    tokens: int
+
+
+_LARGE = Problem(
+    model_dim=5120,
+    inter_dim=640,
+    expert=385,
+    topk=7,
+    recipe_name="a8w4",
+    fnuz=False,
+    activation=Activation("silu", limit=10.0),
+    intermediate_pad=64,
+    interleave=True,
+    shared_experts=1,
+)
+SIZES = (
+    Sized(replace(_LARGE, model_dim=1024, inter_dim=256, expert=16, topk=4, intermediate_pad=0, shared_experts=0), 2),
+    Sized(_LARGE, 2),
+    Sized(_LARGE, 16),
+)
+
+
+class SlowedLab(GpuLab):
+    """Its arm 0 ends each graph with a kernel that only takes time."""
+
+    cycles = 0
+
+    def epilogue(self, arm: int) -> None:
+        if arm == 0 and self.cycles:
+            torch.cuda._sleep(self.cycles)
+
+
+def timing_rows() -> list[list[str]]:
+    """Rows of TIMING_HEADERS: the protocol and, beside it, one capture an arm with many paired replays."""
+    rows = []
+    for sized in SIZES:
+        lab = _lab(sized)
+        us = statistics.median(lab.capture(0).replay_us() for _ in range(5)) / CALLS
+        lab.release()
+        name = f"{us:.0f} µs a call"
+        rows.append(_study(name, "re-captured", IDENTICAL, lambda lab=lab: _protocol(lab)))  # type: ignore[misc]
+        rows.append(_study(name, "one capture", IDENTICAL, lambda lab=lab: _one_capture(lab)))  # type: ignore[misc]
+        planted = _plant(lab, us * CALLS)
+        slowed = f"{us:.0f} µs, {100 * planted:.2f} % slower"
+        rows.append(_study(slowed, "re-captured", PLANTED, lambda lab=lab: _protocol(lab)))  # type: ignore[misc]
+    return rows
+
+
+def _lab(sized: Sized) -> SlowedLab:
+    layer = draw_layer(sized.problem, SEED, torch.device("cuda"), max_elements=sys.maxsize)
+    arm = PortableBackend().prepare(layer).arm(None, sized.tokens)
+    calls = rotated(draw_production_calls(layer, sized.tokens, SEED, CALLS), sized.problem.expert)
+    runs: list[tuple[Arm, Call]] = [(arm, call) for call in calls]
+    warm_up([runs])
+    return SlowedLab([runs, runs], SEED)
+
+
+def _protocol(lab: SlowedLab) -> tuple[str, float, float]:
+    [found] = compare(lab, 1, CALLS, _BUDGET_S, noise=False)
+    return found.verdict, math.log(found.ratio), found.seconds
+
+
+def _one_capture(lab: SlowedLab) -> tuple[str, float, float]:
+    """What is usually done: each arm captured once, the interval from the spread between replays."""
+    began, graphs = torch.cuda.Event(enable_timing=True), (lab.capture(0), lab.capture(1))
+    began.record()
+    logs = [_log_ratio(*graphs) for _ in range(_SINGLE_CAPTURE_REPLAYS)]
+    ended = torch.cuda.Event(enable_timing=True)
+    ended.record()
+    ended.synchronize()
+    lab.release()
+    verdict, mean, _, _ = interval(logs)
+    return verdict, mean, float(began.elapsed_time(ended)) / 1e3
+
+
+def _log_ratio(one: Graph, other: Graph) -> float:
+    return math.log(one.replay_us() / other.replay_us())
+
+
+def _plant(lab: SlowedLab, graph_us: float) -> float:
+    """Slows arm 0 down by about PLANTED_SLOWDOWN, and says by how much, measured over many captures."""
+    wanted = PLANTED_SLOWDOWN * graph_us
+    lab.cycles = 1
+    launch = graph_us * _mean_log(lab)
+    lab.cycles = max(1, int((wanted - launch) * lab.clock_mhz()))
+    return math.expm1(_mean_log(lab))
+
+
+def _mean_log(lab: SlowedLab, captures: int = 24) -> float:
+    logs = []
+    for _ in range(captures):
+        one, other = lab.capture(0), lab.capture(1)
+        logs.append(statistics.fmean(_log_ratio(one, other) for _ in range(6)))
+        lab.release()
+    return statistics.fmean(logs)
+
+
+def _study(name: str, protocol: str, number: int, once: Callable[[], tuple[str, float, float]]) -> list[str]:
+    found = [once() for _ in range(number)]
+    verdicts = Counter(verdict for verdict, _, _ in found)
+    told = verdicts[FASTER] + verdicts[SLOWER]
+    return [
+        name,
+        protocol,
+        str(number),
+        f"{100 * told / number:.1f} %",
+        f"{100 * verdicts[SAME] / number:.1f} %",
+        f"{100 * max(abs(log) for _, log, _ in found):.2f} %",
+        f"{statistics.fmean(seconds for _, _, seconds in found):.2f} s",
+    ]
+
+
+def part(name: str, root: Path) -> list[list[str]]:
+    """A part's rows, from a process of its own. Raises RuntimeError where that process fails."""
+    command = [sys.executable, "-m", "moeshapes.bench_gpu", name, str(root)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=child_environment())
+    if done.returncode:
+        raise RuntimeError(f"{name}: status {done.returncode}\n{done.stderr[-2000:]}")
+    rows: list[list[str]] = json.loads(done.stdout.splitlines()[-1])
+    return rows
+
+
+def main() -> None:
+    from moeshapes.bench_kernels import kernel_rows
+
+    name, root = sys.argv[1:]
+    parts: dict[str, Callable[[Path], Sequence[Sequence[str]]]] = {
+        "timing": lambda _: timing_rows(),
+        "kernels": kernel_rows,
+    }
+    with torch.inference_mode():
+        print(json.dumps(parts[name](Path(root))))
+
+
+if __name__ == "__main__":
+    main()
