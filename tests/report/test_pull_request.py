@@ -76,7 +76,7 @@ def test_both_passes_and_the_noise_are_shown(text: str) -> None:
 
 def test_bits_and_kernels_of_the_baseline(text: str) -> None:
     rows = table(text, "Against the baseline")
-    assert rows[0][2:] == ["no", "0.450", "<code>moe_ck2stages_gemm1</code>"]
+    assert rows[0][2:] == ["no", "no", "0.450", "<code>moe_ck2stages_gemm1</code>"]
 
 
 def test_what_is_gone_measured_again_and_never_there(text: str) -> None:
@@ -132,6 +132,12 @@ def test_a_large_report_is_folded_and_cut_and_says_so(request_: PullRequest, lim
     left = sum(int(number) for number in re.findall(r"\*(\d+) more row", cut))
     shown = sum(cut.count(f"\n| {start}") for start in ("256/256", "<a href", "<code>"))
     assert left + shown == sum(whole.count(f"\n| {start}") for start in ("256/256", "<a href", "<code>"))
+
+
+def test_rows_removed_are_counted_by_tag(request_: PullRequest) -> None:
+    first, second = request_.diff.removed
+    diff = replace(request_.diff, removed=(replace(first, tag="flydsl_fallback"), second))
+    assert "2 rows removed (1 tagged flydsl_fallback)" in render_pull_request(replace(request_, diff=diff), Links())
 
 
 def test_nothing_changed(request_: PullRequest) -> None:

@@ -106,6 +106,7 @@ def test_a_row_is_compared_with_what_runs_without_it() -> None:
     baseline = same["numerics"]["baseline"]
     assert same["numerics"]["compared_with"] == "unmodelled"
     assert baseline["bitwise_equal"]
+    assert baseline["deterministic"]
     assert 0 < baseline["over_limit"] <= 1
     assert baseline["launched"]
 
@@ -171,6 +172,15 @@ def test_a_row_that_is_not_deterministic_passes_within_the_limit_and_is_reported
     assert result["verdict"] == "pass"
     assert not count["deterministic"]
     assert 0 < count["spread"] < 1
+
+
+def test_a_baseline_that_is_not_deterministic_is_reported() -> None:
+    def plant(output: Tensor, call: Call, number: int, out: Tensor | None) -> Tensor:
+        return output * (1 + 2**-8 * (number == 1))
+
+    result = result_of(plant, job(launch=launch(block_m=32)))
+    assert result["verdict"] == "pass"
+    assert not result["numerics"]["baseline"]["deterministic"]
 
 
 def test_padded_columns_may_hold_anything() -> None:

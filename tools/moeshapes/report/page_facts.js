@@ -46,7 +46,7 @@ function hrefOf(shape, index) {
   const row = data.shapes[shape].rows[index];
   if (!data.link) return `#row-${shape}-${index}`;
   const file = name(row.f).split("/").map(encodeURIComponent).join("/");
-  return data.link.replace("{file}", () => file).replace("{line}", () => String(row.l));
+  return data.link.replaceAll("{file}", () => file).replaceAll("{line}", () => String(row.l));
 }
 function said(row) {
   const change = against(row, "replaced") || against(row, "baseline");

@@ -42,10 +42,17 @@ class PullRequest:
         """The summary, fact by fact; what did not happen is not said."""
         diff = self.diff
         happened = (("new", diff.new), ("changed", diff.changed), ("measured again", diff.retimed))
-        parts = [_counted(len(rows), word) for word, rows in (*happened, ("removed", diff.removed)) if rows]
+        parts = [_counted(len(rows), word) for word, rows in happened if rows]
+        parts += [_counted(len(diff.removed), "removed") + self._tags_removed] if diff.removed else []
         yield ", ".join(parts) or "No tuned row is new, changed or removed"
         yield f"{_counted(diff.merged, 'in the merged tables')}, {diff.new_keys} new unique {_keys(diff.new_keys)}"
         yield from self._facts_of_proofs()
+
+    @property
+    def _tags_removed(self) -> str:
+        """` (48 tagged flydsl_fallback)`: a tuner that rewrites a table drops rows whose tags it does not know."""
+        tags = Counter(row.tag for row in self.diff.removed if row.tag)
+        return f" ({', '.join(f'{number} tagged {tag}' for tag, number in sorted(tags.items()))})" if tags else ""
 
     def _facts_of_proofs(self) -> Iterator[str]:
         rows = _statuses(self.proofs)
@@ -59,11 +66,6 @@ class PullRequest:
         if judged:
             yield f"{sum(bool(proof.bad_values) for proof in judged)} with NaN"
             yield f"{sum(not proof.deterministic for proof in judged)} not deterministic"
-
-    @property
-    def removed_by_tag(self) -> list[tuple[str, int]]:
-        """How many rows of each tag are gone: a tuner that rewrites a table drops those of other tags."""
-        return sorted(Counter(row.tag for row in self.diff.removed).items())
 
     @property
     def tables(self) -> list[str]:

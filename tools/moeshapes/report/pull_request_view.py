@@ -21,6 +21,7 @@ OPEN_ROWS = 40
 """Rows of the main table that stand in the open."""
 Row = tuple[Markup, ...]
 _NOT_KNOWN = Markup("–")
+_SAME_BITS = {None: "not recorded", True: "yes", False: "no"}
 
 
 def sections_of(request: PullRequest, links: Links) -> list[Section]:
@@ -47,7 +48,7 @@ def sections_of(request: PullRequest, links: Links) -> list[Section]:
         Section(
             "Against the baseline: bits and kernels",
             "The baseline is what runs without the row: AITER's own choice, or a row of another activation or tier.",
-            ("row", "use", "bitwise equal", "error / limit of the baseline", "baseline's kernels"),
+            ("row", "use", "bitwise equal", "baseline deterministic", "its error / limit", "its kernels"),
             tuple(rows.baselines()),
             importance=4,
         ),
@@ -148,7 +149,8 @@ class _Rows:
                 equal = "equal: the row changes nothing" if proof.baseline["bitwise_equal"] else "no"
                 share = f"{float(proof.baseline['over_limit']):.3f}"
                 kernels = Markup("<br>").join(code(name) for name in proof.baseline["launched"])
-                yield (self._at(proof.row), code(proof.use.id), cell(equal), cell(share), kernels)
+                same = _SAME_BITS[proof.baseline.get("deterministic")]
+                yield (self._at(proof.row), code(proof.use.id), cell(equal), cell(same), cell(share), kernels)
 
     def passes(self) -> Iterator[Row]:
         for proof in self._request.by_urgency:
