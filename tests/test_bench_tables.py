@@ -57,7 +57,10 @@ def test_figures_cover_the_repository_aiter_and_many_rows(monkeypatch: pytest.Mo
         return ColdStart(tuple(arguments), 1.0, 1.0, 1.0, 1.0, 1.0)
 
     monkeypatch.setattr("moeshapes.bench_tables.cold_start", fake)
+    monkeypatch.setattr("moeshapes.bench_tables.write_pull_request", lambda root, configs, to: None)
     monkeypatch.setattr("moeshapes.bench_tables.SIZES", (10, 20))
-    assert [figure.rows for figure in figures(tmp_path, tmp_path / "configs")] == [0, 0, 0, 0, 0, 10, 20]
-    assert asked[2] == ("keys", "--aiter", str(tmp_path / "configs"))
+    assert [figure.rows for figure in figures(tmp_path, tmp_path / "configs")] == [0, 0, 0, 0, 0, 0, 10, 20]
+    aiter = ("--aiter", str(tmp_path / "configs"))
+    assert (asked[2], asked[5]) == (("keys", *aiter), ("gate", "--base", "main", *aiter))
+    assert len(asked) == count(tmp_path)
     assert len(list(figures(tmp_path))) == count(None) == 6

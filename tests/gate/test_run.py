@@ -376,3 +376,15 @@ def test_a_faster_row_that_passes(origin: Origin) -> None:
     change = origin.clone().table(tuned_line(8, kernelName2=OTHER)).prove(timed=speed(FASTER, replaced=FASTER))
     result = judged(change)
     assert (names(result.findings), result.proven) == ([], 1)
+
+
+def test_the_first_shapes_of_a_tree_of_old_rows(tmp_path: Path) -> None:
+    root = tmp_path / "origin"
+    for folder in ("models", "shapes"):
+        write(root / folder / ".gitkeep", b"")
+    write(root / TABLE, text(tuned_line(8), tuned_line(16, err1="46.5%")))
+    git(root, "init", "--quiet")
+    commit(root, "rows that nobody declared")
+    change = Origin(root).clone().file("models/tiny.yaml", MODEL).file("shapes/tiny/tp2.yaml", SHAPE)
+    result = judged(change)
+    assert (names(result.findings), result.unproven) == (["new-gap"], 2)

@@ -14,6 +14,7 @@ from itertools import islice, product
 from pathlib import Path
 
 from moeshapes.adopt import FULL_HEADER
+from moeshapes.bench_gate import BASE, RECORD_FILES, write_pull_request
 from moeshapes.cold_start import ColdStart, cold_start
 from moeshapes.dispatch import BUCKETS
 
@@ -67,7 +68,7 @@ class Figure:
 
 
 def figures(root: Path, configs: Path | None = None) -> Iterator[Figure]:
-    """Measures start-up alone, the repository's commands, `keys` over AITER's tables in `configs`, and synthetic ones.
+    """Measures start-up alone, the repository's commands, those over AITER's tables in `configs`, and synthetic ones.
 
     `root` is the top of a repository of shapes. Takes about a minute.
     """
@@ -77,15 +78,25 @@ def figures(root: Path, configs: Path | None = None) -> Iterator[Figure]:
         yield Figure("keys --aiter", "AITER's", cold_start(["keys", "--aiter", str(configs.absolute())], root))
     yield Figure("generate --check", "this repository's", cold_start(["generate", "--check"], root))
     yield Figure("check", "this repository's", cold_start(["check"], root))
+    if configs:
+        yield _gate(root, configs.absolute())
     for rows in SIZES:
         with tempfile.TemporaryDirectory() as directory:
             write_tables(Path(directory), rows)
             yield Figure("keys", f"{rows:,} rows in {FILES}", cold_start(["keys"], Path(directory)), rows)
 
 
+def _gate(root: Path, configs: Path) -> Figure:
+    """The gate on a pull request over all of AITER's rows and this repository's, and thousands of records."""
+    with tempfile.TemporaryDirectory() as directory:
+        write_pull_request(root, configs, Path(directory))
+        start = cold_start(["gate", "--base", BASE, "--aiter", str(configs)], Path(directory))
+    return Figure("gate --aiter", f"both, {RECORD_FILES:,} records", start)
+
+
 def count(configs: Path | None) -> int:
     """How many figures there are."""
-    return 4 + (configs is not None) + len(SIZES)
+    return 4 + 2 * (configs is not None) + len(SIZES)
 
 
 def table_rows(measured: Sequence[Figure]) -> list[tuple[str, ...]]:

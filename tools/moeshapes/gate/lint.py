@@ -31,13 +31,18 @@ def errors_of_changed_rows(tree: WorkingTree, diff: RowDiff) -> list[Finding]:
 
 
 def errors_of_declarations(tree: WorkingTree, diff: RowDiff, declared: Declarations, sound: bool) -> list[Finding]:
-    """What the rules say of rows that are as they were, and did not say when `declared` was, soundly or not."""
+    """What the rules say of rows that are as they were, and did not say when `declared` was, soundly or not.
+
+    They can only of rows of which something else is declared. Rows that nothing ever declared stay as they are: a tree
+    may declare its first shapes.
+    """
     changed = {*diff.to_prove, *(change.after for change in diff.retimed)}
-    rows = {row.place: row for row in tree.rows if row not in changed}
-    errors = _errors(rows.values(), tree.declarations, tree.is_sound)
-    suspects = dict.fromkeys(error.place for error in errors)
-    known = Counter((old.rule, old.place) for old in _errors([rows[place] for place in suspects], declared, sound))
-    return list(_beyond(known, ((error, (error.rule, error.place)) for error in errors)))
+    suspects = [
+        row for row in tree.rows if tree.declarations.of_row(row) != declared.of_row(row) and row not in changed
+    ]
+    known = Counter((old.rule, old.place) for old in _errors(suspects, declared, sound))
+    now = _errors(suspects, tree.declarations, tree.is_sound)
+    return list(_beyond(known, ((error, (error.rule, error.place)) for error in now)))
 
 
 def errors_of_text(now: Mapping[str, Family], before: Mapping[str, Family]) -> Iterator[Finding]:
