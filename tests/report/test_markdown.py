@@ -74,7 +74,7 @@ def test_the_least_important_is_cut_first_and_counted() -> None:
 def test_what_is_cut_makes_up_for_the_excess_and_for_saying_so() -> None:
     line = len("| xxxxxxxxxx | é |\n".encode())
     cut = sum(each.left_out for each in fit([section(500, 2), section(20, 1)], excess=3000))
-    assert cut * line >= 3000 + 2 * len("*500 more rows do not fit here: the command below prints all.*")
+    assert cut * line >= 3000 + 2 * len("*500 more rows do not fit here; a larger --limit shows them.*")
 
 
 def test_no_more_is_cut_than_there_is() -> None:

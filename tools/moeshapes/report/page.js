@@ -91,10 +91,14 @@ function drawShapes() {
     const title = `${shape.dims} ${shape.kind} on ${shape.gpu}: ${count} ${count === 1 ? "row" : "rows"}`;
     shape.panel = make("details", {}, make("summary", {}, title, make("br"), make("small", {}, served)));
     shape.panel.addEventListener("toggle", () => { if (shape.panel.open) buildShape(shape, number); });
-    byId("shapes").append(shape.panel);
+    shape.first = data.deployments.indexOf(uses[0]);
   });
-  const first = data.shapes.filter((shape) => shape.rows.some(timed)).slice(0, 3);
-  for (const shape of first.length ? first : data.shapes.slice(0, 1)) shape.panel.open = true;
+  /* What is declared comes first, in the order of the map. */
+  const order = (shape) => (shape.first < 0 ? data.deployments.length : shape.first);
+  const inOrder = [...data.shapes].sort((a, b) => order(a) - order(b));
+  byId("shapes").append(...inOrder.map((shape) => shape.panel));
+  const first = inOrder.filter((shape) => shape.rows.some(timed)).slice(0, 3);
+  for (const shape of first.length ? first : inOrder.slice(0, 1)) shape.panel.open = true;
 }
 
 /* Filters. */

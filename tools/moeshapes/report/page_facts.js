@@ -8,7 +8,7 @@ const MARKS = {
   "fail": ["✗", "a row that failed"],
   "other activation": ["~", "another activation's row"],
   "tier fallback": ["^", "the smaller tier's row"],
-  "gap": ["–", "no row: AITER's own choice"],
+  "gap": ["–", "no row: the backend chooses by itself"],
   "crash": ["‼", "no row, and a crash or wrong results to be expected"],
   "left out": ["○", "left out, with a reason"],
   "discarded": ["x", "a row that is found and thrown away"],
