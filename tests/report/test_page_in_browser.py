@@ -110,6 +110,14 @@ def test_filters_narrow_what_is_shown(plain: Opened) -> None:
     assert plain.shown() == all_of_it
 
 
+def test_only_what_occurs_can_be_filtered_by(plain: Opened) -> None:
+    offered = plain.page.locator("select[name=status] option").all_inner_texts()
+    assert offered == [
+        *("all", "exact", "tier fallback", "not asked for", "fail", "no record", "proven"),
+        *("faster", "same", "slower"),
+    ]
+
+
 @pytest.mark.parametrize("status", ["fail", "no record", "proven", "faster", "slower", "same"])
 def test_rows_are_filtered_by_what_is_known_of_them(plain: Opened, status: str) -> None:
     plain.page.get_by_role("combobox", name="Status").select_option(status)

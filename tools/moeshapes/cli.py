@@ -28,7 +28,7 @@ COMMANDS = {
     "gate": "what blocks a pull request: collisions, new lint errors, rows without evidence",
     "records": "the verifier's committed records: remove those of rows that are gone",
     "doctor": "what this machine lacks to run AITER's kernels, and how to get it",
-    "report": "the last verification as markdown",
+    "report": "what a pull request changes, a page of everything, serving with and without rows",
     "bench": "measure the figures that the documentation quotes",
 }
 

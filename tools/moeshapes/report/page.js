@@ -156,11 +156,13 @@ function filter() {
 function options() {
   const sorted = (values, order) => [...new Set(values)].sort(order);
   const statuses = ["exact", "other activation", "tier fallback", "gap", "left out", "discarded", "not asked for"];
+  const rows = data.shapes.flatMap((shape) => shape.rows);
+  const occurring = new Set([...rows.map(statusOf), ...rows.flatMap(verdicts), ...data.deployments.flatMap(({ cells }) => cells.map(([status]) => status))]);
   const known = {
     model: [...sorted(data.deployments.map(({ model }) => model)), ...(data.shapes.some((shape) => !shape.models.length) ? [UNDECLARED] : [])],
     tp: sorted(data.deployments.map(tpOf), (a, b) => a - b),
     gpu: sorted([...data.deployments, ...data.shapes].map(({ gpu }) => gpu)),
-    status: [...statuses, ...WORST_FIRST, ...VERDICTS],
+    status: [...statuses, ...WORST_FIRST, ...VERDICTS].filter((status) => occurring.has(status)),
   };
   for (const [key, values] of Object.entries(known)) byId("filters").elements[key].append(...values.map((value) => make("option", { value }, value)));
   data.shapes.forEach((shape, number) => {
