@@ -17,7 +17,7 @@ from moeshapes.gate.run import GateResult, gate
 from moeshapes.record import RECORDS
 from pull_requests import NAN, Origin, PullRequest, commit, make_origin, prove
 from report_samples import FASTER, SLOWER, speed
-from small_repository import MODEL, SHAPE, TABLE, tuned_line
+from small_repository import MODEL, SHAPE, TABLE, tuned_line, write_small_repository
 from table_text import text, write
 
 TODAY = date(2026, 11, 30)
@@ -388,3 +388,17 @@ def test_the_first_shapes_of_a_tree_of_old_rows(tmp_path: Path) -> None:
     change = Origin(root).clone().file("models/tiny.yaml", MODEL).file("shapes/tiny/tp2.yaml", SHAPE)
     result = judged(change)
     assert (names(result.findings), result.unproven) == (["new-gap"], 2)
+
+
+def test_a_repository_that_is_a_folder_of_another(tmp_path: Path) -> None:
+    root = write_small_repository(tmp_path / "whole" / "shapes-of-ours", tuned_line(8))
+    write(root / "policy.yaml", b"slower_blocks: false\n")
+    git(root.parent, "init", "--quiet")
+    prove(root)
+    commit(root.parent)
+    git(root.parent, "checkout", "--quiet", "-b", "pr")
+    write(root / TABLE, text(tuned_line(8, kernelName2=OTHER), tuned_line(1)))
+    prove(root, timed=speed(SLOWER), deterministic=False)
+    result = gate(root, "main", today=TODAY)
+    assert sorted(names(result.findings)) == ["determinism-lost", "slower-row-allowed", "unproven-row"]
+    assert result.unproven == 0

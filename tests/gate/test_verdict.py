@@ -55,7 +55,7 @@ def test_a_finding_names_the_row_its_use_and_the_command() -> None:
     (finding,) = of_new_row(CLAIM, said(**NAN), None, BENCH, replaces=False)
     assert finding.place == ROW.place
     assert finding.message.startswith("under `tiny/tp2#target`: failed on MI355X: 3 NaN or Inf at 8 tokens; ")
-    assert f"Run `moeshapes verify {ROW.place.file}` on a gfx950/256 GPU" in finding.next_step
+    assert "Run `moeshapes verify --changed main` on a gfx950/256 GPU" in finding.next_step
 
 
 def test_nan_is_said_to_be_new_where_it_is() -> None:
@@ -174,7 +174,7 @@ def test_a_row_that_replaces_another_is_timed_against_it() -> None:
 
 def test_a_policy_that_is_missed_says_to_verify_afresh() -> None:
     (finding,) = of_new_row(CLAIM, said(), None, replace(BENCH, policy=Policy(numerics_protocol=2)), replaces=False)
-    assert "moeshapes verify --fresh" in finding.next_step
+    assert "moeshapes verify --fresh --changed main" in finding.next_step
 
 
 @pytest.mark.parametrize(

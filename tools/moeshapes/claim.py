@@ -31,10 +31,13 @@ class Claim:
         """Where `verify` writes the record, below the root."""
         return f"{RECORDS}/{folder_name(self.row.place.file)}/{self.file}"
 
-    def how_to_verify(self, again: bool = False) -> str:
-        """The command that makes the record; `again` where a record is there that would be taken."""
-        key, fresh = self.row.key, "--fresh " if again else ""
-        command = f"moeshapes verify {fresh}{self.row.place.file}"
+    def how_to_verify(self, since: str = "", again: bool = False) -> str:
+        """The command that makes the record: of the table's rows, or of those that changed `since` a branch.
+
+        `again` where a record is there that would be taken for it.
+        """
+        key, which = self.row.key, f"--changed {since}" if since else self.row.place.file
+        command = f"moeshapes verify {'--fresh ' if again else ''}{which}"
         return f"Run `{command}` on a {key.gfx}/{key.cu_num} GPU, and commit what it writes below {RECORDS}."
 
     def among(self, records: Mapping[str, list[str]]) -> str | None:

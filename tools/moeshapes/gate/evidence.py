@@ -128,7 +128,7 @@ class Evidence:
         how = f"changed, {_edits(replaced, row)}," if replaced else "new"
         gpu = f"{row.key.gfx}/{row.key.cu_num}"
         message = f"{row.key} is {how} since {self.bench.base}: no record of a {gpu} GPU proves it under {uses}"
-        return Finding(UNPROVEN, row.place, message, missing[0].how_to_verify())
+        return Finding(UNPROVEN, row.place, message, missing[0].how_to_verify(self.bench.base))
 
     def _of_old(self, row: TunedRow) -> Iterator[Finding]:
         for claim in self.tree.claims[row]:

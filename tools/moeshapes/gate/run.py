@@ -63,23 +63,17 @@ def gate(
     today = today or datetime.now(timezone.utc).date()
     base, tree = Base(root, ref), read_tree(root)
     diff = diff_rows(base.commit, base.families, tree.families)
-    findings = [finding for finding in tree.findings if has_errors([finding])]
-    findings += key_faults(tree, base, configs, against)
-    policy, found = _policy(root, base)
-    findings += found
-    allowed, found = allowed_signers(signers, root, base) if signers else (None, [])
-    findings += found
-    evidence = Evidence(tree, base, diff, Attestations(root, allowed), Bench(policy, today, base.name))
-    of_rows = [*evidence.findings(), *errors_of_changed_rows(tree, diff)]
-    of_rows += errors_of_text(tree.families, base.families)
-    found, more = _of_declarations(tree, base, diff, evidence)
-    findings += found
-    waivers, faults = read_waivers(root, today)
-    waived = waive([*of_rows, *more], tree.rows, waivers)
-    findings += [*_one_a_cause(waived.findings), *faults, *evidence.record_faults()]
-    return GateResult(
-        tuple(ordered(findings)), base.name, diff, len(evidence.proven), len(evidence.unproven), waived.count
-    )
+    policy, faults = _policy(root, base)
+    allowed, unknown = allowed_signers(signers, root, base) if signers else (None, [])
+    evidence = Evidence(tree, base, diff, Attestations(root, allowed), Bench(policy, today, base.ref))
+    of_rows, others = _judged(tree, base, diff, evidence)
+    waivers, bad_waivers = read_waivers(root, today)
+    waived = waive(of_rows, tree.rows, waivers)
+    undeclared = [finding for finding in tree.findings if has_errors([finding])]
+    collisions = key_faults(tree, base, configs, against)
+    of_files = (*undeclared, *faults, *unknown, *bad_waivers, *evidence.record_faults())
+    findings = ordered((*of_files, *collisions, *others, *_one_a_cause(waived.findings)))
+    return GateResult(tuple(findings), base.name, diff, len(evidence.proven), len(evidence.unproven), waived.count)
 
 
 def _policy(root: Path, base: Base) -> tuple[Policy, list[Finding]]:
@@ -91,15 +85,15 @@ def _policy(root: Path, base: Base) -> tuple[Policy, list[Finding]]:
     return policy, [*own_faults, *faults]
 
 
-def _of_declarations(
-    tree: WorkingTree, base: Base, diff: RowDiff, evidence: Evidence
-) -> tuple[list[Finding], list[Finding]]:
-    """What comes of declarations that changed, and of rows that are gone: findings, and those of rows."""
+def _judged(tree: WorkingTree, base: Base, diff: RowDiff, evidence: Evidence) -> tuple[list[Finding], list[Finding]]:
+    """What is found about rows, which waivers may cover, and about declarations that changed or rows that are gone."""
+    of_rows = [*evidence.findings(), *errors_of_changed_rows(tree, diff)]
+    of_rows += errors_of_text(tree.families, base.families)
     if base.declares_the_same:
-        return list(new_gaps(tree, base, diff, tree.declarations)) if diff.removed else [], []
+        return of_rows, list(new_gaps(tree, base, diff, tree.declarations)) if diff.removed else []
     declared, faults = base.declarations()
-    of_rows = errors_of_declarations(tree, diff, declared, sound=not faults)
-    return [*faults, *evidence.changed_uses(declared), *new_gaps(tree, base, diff, declared)], of_rows
+    of_rows += errors_of_declarations(tree, diff, declared, sound=not faults)
+    return of_rows, [*faults, *evidence.changed_uses(declared), *new_gaps(tree, base, diff, declared)]
 
 
 def _one_a_cause(findings: Sequence[Finding]) -> Iterator[Finding]:

@@ -63,7 +63,7 @@ _LONGEST = 160
 
 @dataclass(frozen=True)
 class Bench:
-    """What a verdict goes by: the policy, the day, and what the base is called."""
+    """What a verdict goes by: the policy, the day, and the branch that the base is of."""
 
     policy: Policy
     today: date
@@ -78,12 +78,12 @@ def of_new_row(
     `before` is of the row that it replaces, if it does, under the same use.
     """
     if said.status == FAIL:
-        yield _finding(FAILED, claim, f"{_why_failed(said)}{_as_it_was(before, bench)}")
+        yield _finding(FAILED, claim, bench, f"{_why_failed(said)}{_as_it_was(before, bench)}")
     elif said.status == PROVEN:
         shortcomings = _shortcomings(said, bench, replaces)
-        yield from (_finding(BELOW_POLICY, claim, shortcoming) for shortcoming in shortcomings)
+        yield from (_finding(BELOW_POLICY, claim, bench, shortcoming) for shortcoming in shortcomings)
         rule = SLOWER if bench.policy.slower_blocks else SLOWER_ALLOWED
-        yield from (_finding(rule, claim, how) for how in _slower(said, bench.policy))
+        yield from (_finding(rule, claim, bench, how) for how in _slower(said, bench.policy))
         yield from _worse(claim, said, before, bench)
 
 
@@ -91,11 +91,11 @@ def of_old_row(claim: Claim, said: Statement, before: Statement | None, bench: B
     """What a record that changed says against a row that launches what it did. `before` is the base's record of it."""
     if said.status == FAIL:
         if before is None:
-            yield _finding(OLD_ROW_FAILS, claim, _why_failed(said))
+            yield _finding(OLD_ROW_FAILS, claim, bench, _why_failed(said))
         elif before.status != FAIL:
-            yield _finding(FAILED, claim, f"{_why_failed(said)}{_as_it_was(before, bench)}")
+            yield _finding(FAILED, claim, bench, f"{_why_failed(said)}{_as_it_was(before, bench)}")
     elif said.status == PROVEN:
-        yield from (_finding(SLOWER_ALLOWED, claim, how) for how in _slower(said, bench.policy))
+        yield from (_finding(SLOWER_ALLOWED, claim, bench, how) for how in _slower(said, bench.policy))
         yield from _worse(claim, said, before, bench)
 
 
@@ -106,10 +106,10 @@ def _worse(claim: Claim, said: Statement, before: Statement | None, bench: Bench
     if said.limit == before.limit and further > bench.policy.accuracy_margin:
         message = f"the worst token is at {said.over_limit:.2f} of the limit, and at {before.over_limit:.2f}"
         margin = f"the policy's margin is {bench.policy.accuracy_margin:g}"
-        yield _finding(LESS_ACCURATE, claim, f"{message} in {bench.base}; {margin}")
+        yield _finding(LESS_ACCURATE, claim, bench, f"{message} in {bench.base}; {margin}")
     lost = [tokens for tokens in said.not_deterministic if tokens not in before.not_deterministic]
     if lost:
-        yield _finding(DETERMINISM_LOST, claim, f"not deterministic at {_tokens(lost)}, in {bench.base} it was")
+        yield _finding(DETERMINISM_LOST, claim, bench, f"not deterministic at {_tokens(lost)}, in {bench.base} it was")
 
 
 def _shortcomings(said: Statement, bench: Bench, replaces: bool) -> Iterator[str]:
@@ -172,6 +172,6 @@ def _tokens(counts: Sequence[str]) -> str:
     return f"{' and '.join(counts)} token{'' if list(counts) == ['1'] else 's'}"
 
 
-def _finding(rule: Rule, claim: Claim, message: str) -> Finding:
-    remedy = f"{rule.fix} {claim.how_to_verify(again=rule is BELOW_POLICY)}"
+def _finding(rule: Rule, claim: Claim, bench: Bench, message: str) -> Finding:
+    remedy = f"{rule.fix} {claim.how_to_verify(bench.base, again=rule is BELOW_POLICY)}"
     return Finding(rule, claim.row.place, f"under `{claim.use.id}`: {message}", remedy)
