@@ -57,7 +57,8 @@ def test_long_text_is_cut() -> None:
 
 
 def section(rows: int, importance: int) -> Section:
-    return Section("t", "", ("a", "b"), tuple((Markup("x" * 10), Markup("é")) for _ in range(rows)), importance)
+    cells = (Markup("x" * 10), Markup("é"))
+    return Section("t", "", ("a", "b"), importance, rows=(cells,) * rows)
 
 
 def sizes(sections: list[Section]) -> list[tuple[int, int]]:

@@ -45,9 +45,9 @@ class Section:
     title: str
     intro: str
     header: tuple[str, ...]
-    rows: tuple[tuple[Markup, ...], ...]
     importance: int
     open: int = 0
+    rows: tuple[tuple[Markup, ...], ...] = ()
     left_out: int = 0
 
     @property

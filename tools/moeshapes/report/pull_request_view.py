@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from markupsafe import Markup
 
@@ -27,55 +28,8 @@ _SAME_BITS = {None: "not recorded", True: "yes", False: "no"}
 def sections_of(request: PullRequest, links: Links) -> list[Section]:
     """The tables that have anything to say, in the order in which they are read."""
     rows = _Rows(request, links)
-    found = (
-        Section(
-            "Rows",
-            "",
-            ("shape", "tokens", "baseline µs", "tuned µs", "change ± interval", "NaN", "deterministic", "device"),
-            tuple(rows.main()),
-            importance=9,
-            open=OPEN_ROWS,
-        ),
-        Section("Why rows fail", "", ("row", "use", "reason"), tuple(rows.failures()), importance=8, open=OPEN_ROWS),
-        Section(
-            "Kernels before and after",
-            "Recorded times come from two runs of a tuner, each with its own data: they are shown, not compared.",
-            ("row", "stage", "before", "after"),
-            tuple(rows.kernels()),
-            importance=7,
-        ),
-        Section("Rows removed", "", ("row at the base", "key", "tag", "kernels"), tuple(rows.removed()), importance=6),
-        Section(
-            "Against the baseline: bits and kernels",
-            "The baseline is what runs without the row: AITER's own choice, or a row of another activation or tier.",
-            ("row", "use", "bitwise equal", "baseline deterministic", "its error / limit", "its kernels"),
-            tuple(rows.baselines()),
-            importance=4,
-        ),
-        Section(
-            "Both passes of each comparison",
-            "A pass is a process of its own. Below 0 the row is faster. Noise: the row against itself.",
-            ("row", "against", "pass", "verdict", "change", "95 % interval", "µs, other → row", "captures", "clock"),
-            tuple(rows.passes()),
-            importance=3,
-        ),
-        Section(
-            "Uses that each row is proven under",
-            "",
-            ("row", "use", "recipe", "padding", "gates", "status", "error / limit"),
-            tuple(rows.uses()),
-            importance=2,
-        ),
-        Section("Measured again, same launch", "", ("row", "before", "after"), tuple(rows.retimed()), importance=1),
-        Section(
-            "Buckets without a row",
-            "Of the deployments that the changed rows serve.",
-            ("deployment", "buckets", "why"),
-            tuple(rows.buckets()),
-            importance=5,
-        ),
-    )
-    return [section for section in found if section.rows]
+    filled = (replace(section, rows=tuple(make(rows))) for section, make in _SECTIONS)
+    return [section for section in filled if section.rows]
 
 
 class _Rows:
@@ -196,6 +150,66 @@ class _Rows:
                 yield (code(coverage.deployment.name), cell(buckets), code(why) or _NOT_KNOWN)
 
 
+_SECTIONS: tuple[tuple[Section, Callable[[_Rows], Iterator[Row]]], ...] = (
+    (
+        Section(
+            "Rows",
+            "",
+            ("shape", "tokens", "baseline µs", "tuned µs", "change ± interval", "NaN", "deterministic", "device"),
+            importance=9,
+            open=OPEN_ROWS,
+        ),
+        _Rows.main,
+    ),
+    (Section("Why rows fail", "", ("row", "use", "reason"), importance=8, open=OPEN_ROWS), _Rows.failures),
+    (
+        Section(
+            "Kernels before and after",
+            "Recorded times come from two runs of a tuner, each with its own data: they are shown, not compared.",
+            ("row", "stage", "before", "after"),
+            importance=7,
+        ),
+        _Rows.kernels,
+    ),
+    (Section("Rows removed", "", ("row at the base", "key", "tag", "kernels"), importance=6), _Rows.removed),
+    (
+        Section(
+            "Against the baseline: bits and kernels",
+            "The baseline is what runs without the row: the backend's own choice, or a row of another activation or tier.",
+            ("row", "use", "bitwise equal", "baseline deterministic", "its error / limit", "its kernels"),
+            importance=4,
+        ),
+        _Rows.baselines,
+    ),
+    (
+        Section(
+            "Both passes of each comparison",
+            "A pass is a process of its own. Below 0 the row is faster. Noise: the row against itself.",
+            ("row", "against", "pass", "verdict", "change", "95 % interval", "µs, other → row", "captures", "clock"),
+            importance=3,
+        ),
+        _Rows.passes,
+    ),
+    (
+        Section(
+            "Uses that each row is proven under",
+            "",
+            ("row", "use", "recipe", "padding", "gates", "status", "error / limit"),
+            importance=2,
+        ),
+        _Rows.uses,
+    ),
+    (Section("Measured again, same launch", "", ("row", "before", "after"), importance=1), _Rows.retimed),
+    (
+        Section(
+            "Buckets without a row",
+            "Of the deployments that the changed rows serve.",
+            ("deployment", "buckets", "why"),
+            importance=5,
+        ),
+        _Rows.buckets,
+    ),
+)
 _OTHER_FIELDS = ("block_m", "ksplit", "run_1stage", "xbf16", "flat")
 
 

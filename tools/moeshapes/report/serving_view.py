@@ -75,7 +75,7 @@ def as_markdown(serving: Serving) -> str:
 def _section(table: Table) -> Section:
     header, rows = table
     names = tuple(str(cell(name)) for name in header)
-    return Section("", "", names, tuple(tuple(map(cell, row)) for row in rows), importance=0)
+    return Section("", "", names, importance=0, rows=tuple(tuple(map(cell, row)) for row in rows))
 
 
 def pairs_table(serving: Serving) -> Table:
