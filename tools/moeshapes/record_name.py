@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from moeshapes.record import SIGNATURE, digest
+from moeshapes.record import digest
 from moeshapes.row import UNTUNED_COLUMNS, Key
 from moeshapes.use import Use
 
@@ -42,11 +42,6 @@ def file_name_of(record: Mapping[str, Any]) -> str:
     key, use = record["key"], {name: value for name, value in record["use"].items() if name != "id"}
     cells = [str(key[column]) for column in UNTUNED_COLUMNS]
     return _file_name(key["gfx"], key["cu_num"], cells, record["launch"], use, record["use"]["id"])
-
-
-def record_of_signature(file: str) -> str:
-    """The record's file that a signature's file is of; any other file's own name."""
-    return file.removesuffix(SIGNATURE)
 
 
 def _file_name(gfx: str, cu_num: int, cells: list[str], launch: object, use: object, use_id: str) -> str:
