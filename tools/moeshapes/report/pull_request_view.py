@@ -175,7 +175,7 @@ _SECTIONS: tuple[tuple[Section, Callable[[_Rows], Iterator[Row]]], ...] = (
     (
         Section(
             "Against the baseline: bits and kernels",
-            "The baseline is what runs without the row: the backend's own choice, or a row of another activation or tier.",
+            "It is what runs without the row: the backend's own choice, or a row of another activation or tier.",
             ("row", "use", "bitwise equal", "baseline deterministic", "its error / limit", "its kernels"),
             importance=4,
         ),
