@@ -1,4 +1,4 @@
-"""How near the portable kernels of shipped rows get to the machine: to its memory, to upcasting alone, to its matmul."""
+"""How near the portable kernels of shipped rows get to the machine: its memory, its upcasting alone, its matmul."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MATMUL = 8192
 _ROWS_TILE, _BYTES_TILE = 32, 256
 
 
-@triton.jit
+@triton.jit  # type: ignore[untyped-decorator]
 def load_and_upcast(w, scales, out, experts, rows, width, ROWS: tl.constexpr, BYTES: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
     """Reads the fp4 weights of some experts and upcasts them to bf16 times their scales; adds them up, to keep them.
 

@@ -16,9 +16,7 @@ from moeshapes.commands.progress import progress
 
 @click.command("bench")
 @optional_aiter_option
-@click.option(
-    "--gpu", is_flag=True, help="Instead, the way of timing and the portable kernels on the GPU that is here."
-)
+@click.option("--gpu", is_flag=True, help="Instead, the timing and the portable kernels on the GPU that is here.")
 @root_option
 def command(configs: Path | None, gpu: bool, root: Path) -> None:
     """Time commands from a cold process, and the reference against the loops that tests usually compare with."""

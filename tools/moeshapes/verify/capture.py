@@ -103,3 +103,9 @@ class GpuLab:
         for graph in self.graphs:
             graph.reset()
         self.graphs.clear()
+        give_back_memory()
+
+
+def give_back_memory() -> None:
+    """What graphs that are gone had allocated: torch keeps it apart, and finds no use for it by itself."""
+    torch.cuda.empty_cache()

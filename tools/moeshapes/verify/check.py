@@ -14,7 +14,7 @@ from torch import Tensor
 from moeshapes.arithmetic import Arithmetic, Departure, arithmetic_of, default_arithmetic
 from moeshapes.backends.base import Arm, Backend, Prepared
 from moeshapes.problem import Problem
-from moeshapes.verify.capture import CapturedCall
+from moeshapes.verify.capture import CapturedCall, give_back_memory
 from moeshapes.verify.job import Job
 from moeshapes.verify.numerics import PROTOCOL, Judgement, Target, by_token, judge, worst_of
 from moeshapes.verify.poison import Pattern, Poison
@@ -146,7 +146,9 @@ def _replay_all(arm: Arm, captured: Sequence[Replays], trial: Trial, seen: _Seen
         graph = CapturedCall(arm, trial.calls[A], replays.poison)
         for index in replays.calls:
             _judge(graph.run(trial.calls[index]), index, replays.poison, trial, seen)
+        del graph
         progress()
+    give_back_memory()
 
 
 def _judge(output: Tensor, index: int, poison: Pattern | None, trial: Trial, seen: _Seen) -> None:
