@@ -137,6 +137,34 @@ def test_outside_a_repository_it_cannot_run(tmp_path: Path) -> None:
     assert "no models/ and shapes/ here or above" in done.stderr
 
 
+@pytest.mark.skipif(Path("/dev/kfd").exists(), reason="this machine has an AMD GPU")
+def test_aiters_kernels_are_not_asked_for_in_vain(repository: Path) -> None:
+    done = run_moeshapes("verify", "--backend", "production", cwd=repository)
+    assert done.returncode == 2
+    assert done.stderr.startswith("Error: AITER's kernels cannot run here:\n  driver  no amdgpu driver is loaded\n")
+    assert "`moeshapes doctor`" in done.stderr
+    assert not (repository / "build").exists()
+
+
+def test_only_rows_that_changed_since_a_branch_are_judged(repository: Path) -> None:
+    for command in (["init", "-qb", "main"], ["add", "-A"], ["commit", "-qm", "base"]):
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *command], cwd=repository, check=True)
+    unchanged = run_moeshapes("verify", "--changed", "main", cwd=repository)
+    assert unchanged.returncode == 0, unchanged.stderr
+    assert "\n0 rows × uses judged" in unchanged.stdout
+    table = next(repository.glob("generated/**/*_tuned_fmoe.csv"))
+    kept, *_, last = table.read_text().splitlines()
+    table.write_text("\n".join([kept, last.replace("gfx950,256,8", "gfx950,256,16"), ""]))
+    changed = run_moeshapes("verify", "--changed", "main", cwd=repository)
+    assert [line.split()[1] for line in changed.stdout.splitlines() if "emulated  " in line] == ["16"]
+
+
+def test_a_base_that_is_not_there_is_said_so(repository: Path) -> None:
+    done = run_moeshapes("verify", "--changed", "main", cwd=repository)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
 def test_a_stale_derived_file_is_a_finding_and_rows_are_judged_all_the_same(repository: Path) -> None:
     (repository / "shapes" / "tiny" / "tp2.yaml").write_text(SHAPE.replace("[1, 8]", "[1, 8, 16]"))
     done = run_moeshapes("verify", cwd=repository)

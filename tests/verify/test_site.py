@@ -58,7 +58,14 @@ def test_emulation_can_be_asked_for() -> None:
     assert place(portable_row(), EMULATE) == EMULATED
 
 
-@pytest.mark.parametrize(("backend", "limit"), [(EMULATE, EMULATED_UP_TO), (AUTO, ON_GPU_UP_TO)])
-def test_buckets_have_a_limit_that_is_larger_on_a_gpu(backend: str, limit: int) -> None:
-    assert place(portable_row(limit), backend).refused == ""
-    assert f"up to {limit} tokens" in place(portable_row(2 * limit), backend).refused
+def test_emulation_has_a_largest_bucket_and_a_gpu_has_none() -> None:
+    assert place(portable_row(EMULATED_UP_TO), EMULATE).refused == ""
+    assert f"up to {EMULATED_UP_TO} tokens" in place(portable_row(2 * EMULATED_UP_TO), EMULATE).refused
+    assert place(portable_row(16 * ON_GPU_UP_TO), AUTO).refused == ""
+
+
+def test_a_recipe_whose_scale_follows_from_all_tokens_has_one_on_a_gpu_too() -> None:
+    cells = {"q_dtype_a": "torch.float8_e4m3fn", "q_dtype_w": "torch.float8_e4m3fn", "q_type": "QuantType.per_Tensor"}
+    here = local(gpu(gfx="gfx950", cu_num=256, aiter="abc"))
+    assert place(tuned_row(ON_GPU_UP_TO, **cells), AUTO, here).refused == ""
+    assert f"up to {ON_GPU_UP_TO} tokens" in place(tuned_row(2 * ON_GPU_UP_TO, **cells), AUTO, here).refused

@@ -61,7 +61,7 @@ class PortableExplanation:
         known = (Step("record", (str(self.proof),)),) if self.proof else ()
         return (
             Step("backend", (f"portable Triton kernels: {self._why_portable}",)),
-            Step("activations", (f"{self._recipe.a.value}: as the recipe {self._recipe.name} has them, at any token count",)),
+            Step("activations", (f"{self._recipe.a.value}: as the recipe {self._recipe.name} has them, at any count",)),
             Step("bucket", (bucket_line(self.call),)),
             Step("key", (str(self.call.key),)),
             Step("row", self._row_lines),

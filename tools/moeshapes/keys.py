@@ -71,7 +71,7 @@ def read_families(root: Path) -> Mapping[str, Family]:
 
 
 def family_beneath(families: Mapping[str, Family], configs: Path | None) -> Mapping[str, Family]:
-    """The family of AITER's that is in `configs`, by the folder of ours that is laid over it; none without `configs`."""
+    """AITER's family that is in `configs`, by the folder of ours that is laid over it; none without `configs`."""
     ours = AITER_CONFIGS if families[AITER_CONFIGS].tables else OWN_CONFIGS
     return {ours: read_family(configs, ours, os.path.relpath)} if configs else {}
 

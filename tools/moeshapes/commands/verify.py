@@ -22,7 +22,7 @@ from moeshapes.record import RECORDS, REPORT, RecordStore
 from moeshapes.verify.evidence import FAIL
 from moeshapes.verify.gpus import LocalGpus, local_gpus
 from moeshapes.verify.run import ERROR, JOB_LIMIT_S, Verified, local_pool, run
-from moeshapes.verify.site import AUTO, BACKENDS, EMULATE, Site
+from moeshapes.verify.site import AUTO, BACKENDS, EMULATE, PRODUCTION, Site
 from moeshapes.verify.subjects import Asked, plan_of
 from moeshapes.verify.summary import closing_line, details, is_slower, markdown, table
 
@@ -68,6 +68,8 @@ def command(
     if damage:
         click.echo(_as_json(damage, [])) if style == "json" else show(damage, style)
         return FINDINGS
+    if backend == PRODUCTION:
+        _require_aiter()
     site = Site(backend, LocalGpus() if backend == EMULATE else local_gpus())
     asked = Asked(tables, changed, speed and not stored)
     try:
@@ -98,6 +100,19 @@ def command(
     click.echo(closing_line(results, seconds), err=style == "json")
     wrong = has_errors(findings) or any(result.status in (FAIL, ERROR) or is_slower(result) for result in results)
     return FINDINGS if wrong else NOTHING_FOUND
+
+
+def _require_aiter() -> None:
+    """Ends the command with what is missing where AITER's kernels cannot be run at all."""
+    from moeshapes.doctor.checks import account, why_not_production
+    from moeshapes.doctor.machine import look
+
+    missing = why_not_production(look())
+    if missing:
+        told = "\n  ".join(map(printable, account(missing)))
+        raise click.ClickException(
+            f"AITER's kernels cannot run here:\n  {told}\n`moeshapes doctor` shows all that was found."
+        )
 
 
 def _line(verified: Verified) -> str:

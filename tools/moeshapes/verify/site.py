@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from moeshapes.recipe import QType
 from moeshapes.row import Key
 from moeshapes.verify.gpus import NO_GPUS, Gpu, LocalGpus, kind_of
 
 AUTO, EMULATE, PORTABLE, PRODUCTION = BACKENDS = ("auto", "emulate", "portable", "production")
 EMULATED_UP_TO, ON_GPU_UP_TO = 256, 4096
+"""The largest bucket that is emulated, and on a GPU the largest whose references are of every token."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,9 @@ def _lacks(gpu: Gpu) -> str:
 
 
 def _on_gpu(key: Key, gpu: Gpu, backend: str) -> Placement:
-    too_large = key.shape.token > ON_GPU_UP_TO
-    limit = f"judged up to {ON_GPU_UP_TO} tokens on a GPU: references of more take too much memory" if too_large else ""
+    whole = key.shape.q_type == str(QType.PER_TENSOR)
+    too_large = whole and key.shape.token > ON_GPU_UP_TO
+    limit = f"judged up to {ON_GPU_UP_TO} tokens: one scale follows from all of them" if too_large else ""
     return Placement(backend, gpu, refused=limit)
 
 
