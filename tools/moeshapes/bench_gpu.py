@@ -12,13 +12,16 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from moeshapes.backends.base import Arm
-from moeshapes.backends.portable.backend import PortableBackend
+from moeshapes.backends.portable.backend import PortableArm, PortableBackend
+from moeshapes.backends.portable.sorting import sort_slots
 from moeshapes.problem import Activation, Problem
 from moeshapes.verify.capture import GpuLab
 from moeshapes.verify.child import child_environment
@@ -37,10 +40,11 @@ TIMING_HEADERS = ("arms", "protocol", "comparisons", "faster or slower", "same",
 
 @dataclass(frozen=True)
 class Sized:
-    """A layer and a token count whose call takes about so long on an H200."""
+    """A layer and a token count; `alone` for stage 1 without what goes before and after it."""
 
     problem: Problem
     tokens: int
+    alone: bool = False
 
 
 _LARGE = Problem(
@@ -55,11 +59,32 @@ _LARGE = Problem(
     interleave=True,
     shared_experts=1,
 )
+_SMALL = replace(_LARGE, model_dim=2048, inter_dim=512, expert=16, topk=2, intermediate_pad=0, shared_experts=0)
 SIZES = (
-    Sized(replace(_LARGE, model_dim=1024, inter_dim=256, expert=16, topk=4, intermediate_pad=0, shared_experts=0), 2),
-    Sized(_LARGE, 2),
-    Sized(_LARGE, 16),
+    Sized(replace(_SMALL, recipe_name="bf16"), 4, alone=True),
+    Sized(replace(_SMALL, model_dim=5120), 8),
+    Sized(_LARGE, 12),
 )
+
+
+class StageOneAlone:
+    """An arm that runs stage 1 of a portable arm's, on tiles that are sorted beforehand."""
+
+    def __init__(self, arm: PortableArm, call: Call) -> None:
+        self.arm = arm
+        self.tiles = sort_slots(call.topk_ids, arm.problem.expert, arm.block_m)
+
+    def activate(self) -> AbstractContextManager[None]:
+        return self.arm.activate()
+
+    def run(self, call: Call, out: Tensor | None = None) -> Tensor:
+        return self.arm.first_stage(call, self.tiles).codes
+
+    def launched(self) -> list[str]:
+        return self.arm.launched()
+
+    def stages(self) -> None:
+        return None
 
 
 class SlowedLab(GpuLab):
@@ -92,7 +117,7 @@ def _lab(sized: Sized) -> SlowedLab:
     layer = draw_layer(sized.problem, SEED, torch.device("cuda"), max_elements=sys.maxsize)
     arm = PortableBackend().prepare(layer).arm(None, sized.tokens)
     calls = rotated(draw_production_calls(layer, sized.tokens, SEED, CALLS), sized.problem.expert)
-    runs: list[tuple[Arm, Call]] = [(arm, call) for call in calls]
+    runs: list[tuple[Arm, Call]] = [(StageOneAlone(arm, call) if sized.alone else arm, call) for call in calls]
     warm_up([runs])
     return SlowedLab([runs, runs], SEED)
 
@@ -121,10 +146,10 @@ def _log_ratio(one: Graph, other: Graph) -> float:
 
 def _plant(lab: SlowedLab, graph_us: float) -> float:
     """Slows arm 0 down by about PLANTED_SLOWDOWN, and says by how much, measured over many captures."""
-    wanted = PLANTED_SLOWDOWN * graph_us
     lab.cycles = 1
-    launch = graph_us * _mean_log(lab)
-    lab.cycles = max(1, int((wanted - launch) * lab.clock_mhz()))
+    for _ in range(2):
+        lacking = PLANTED_SLOWDOWN - math.expm1(_mean_log(lab))
+        lab.cycles = max(1, lab.cycles + int(lacking * graph_us * lab.clock_mhz()))
     return math.expm1(_mean_log(lab))
 
 

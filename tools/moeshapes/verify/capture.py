@@ -15,7 +15,8 @@ from moeshapes.workload import Call
 
 _SPIN_CYCLES = 200_000
 """About a tenth of a millisecond: a clock is read off how long a kernel takes that counts so many of its ticks."""
-_LARGEST_GAP = 8 << 20
+_GAPS, _LARGEST_GAP = 6, 4 << 20
+"""Of memory that are held before each call of a capture, and the size in bytes of the largest."""
 
 
 @contextmanager
@@ -76,17 +77,22 @@ class GpuLab:
     def capture(self, arm: int) -> _TimedGraph:
         graph = torch.cuda.CUDAGraph()
         runs = self.arms[arm]
+        held: list[Tensor] = []
         with runs[0][0].activate(), capturing(graph):
-            # Gaps that are held until all is allocated put this capture's buffers where no other capture's were.
-            gaps = [
-                torch.empty(self.random.randrange(1, _LARGEST_GAP), dtype=torch.uint8, device="cuda") for _ in range(3)
-            ]
             for each, call in runs:
+                held += self._gaps()
                 each.run(call)
             self.epilogue(arm)
-            del gaps
+            held.clear()
         self.graphs.append(graph)
         return _TimedGraph(graph)
+
+    def _gaps(self) -> list[Tensor]:
+        """Memory of random sizes: while it is held, no call's buffers are where another's were, here or in any other
+        capture. What small kernels take depends on it by more than a percent.
+        """
+        sizes = [int(_LARGEST_GAP ** self.random.random()) for _ in range(_GAPS)]
+        return [torch.empty(size, dtype=torch.uint8, device="cuda") for size in sizes]
 
     def epilogue(self, arm: int) -> None:
         """What else a capture ends with: nothing, but where a slowdown is planted."""
