@@ -26,6 +26,7 @@ MODULES = (
     "lint",
     "parity",
     "report.serving_rules",
+    "select.faults",
     "shape_draft",
     "surplus",
     "waiver",

@@ -12,6 +12,7 @@ import click
 from moeshapes.cli import FINDINGS, NOTHING_FOUND
 from moeshapes.commands.options import format_option, root_option
 from moeshapes.commands.outcome import show
+from moeshapes.commands.production import require_aiter
 from moeshapes.commands.progress import progress
 from moeshapes.commands.sign import sign_attested, sign_option
 from moeshapes.commands.weights import asked_layer, take_weights, weights_line, weights_options
@@ -69,7 +70,7 @@ def command(
         click.echo(_as_json(damage, [])) if style == "json" else show(damage, style)
         return FINDINGS
     if backend == PRODUCTION:
-        _require_aiter()
+        require_aiter()
     site = Site(backend, LocalGpus() if backend == EMULATE else local_gpus())
     asked = Asked(tables, changed, speed and not stored)
     try:
@@ -100,19 +101,6 @@ def command(
     click.echo(closing_line(results, seconds), err=style == "json")
     wrong = has_errors(findings) or any(result.status in (FAIL, ERROR) or is_slower(result) for result in results)
     return FINDINGS if wrong else NOTHING_FOUND
-
-
-def _require_aiter() -> None:
-    """Ends the command with what is missing where AITER's kernels cannot be run at all."""
-    from moeshapes.doctor.checks import account, why_not_production
-    from moeshapes.doctor.machine import look
-
-    missing = why_not_production(look())
-    if missing:
-        told = "\n  ".join(map(printable, account(missing)))
-        raise click.ClickException(
-            f"AITER's kernels cannot run here:\n  {told}\n`moeshapes doctor` shows all that was found."
-        )
 
 
 def _line(verified: Verified) -> str:

@@ -36,7 +36,7 @@ _BYTES_OF_FP4 = (1.0, 0.5)
 @check
 def throughputs(subject: Subject) -> Iterator[Finding]:
     row = subject.row
-    expected = {"tflops": (flops(row.key.shape) / row.us / 1e6,), "bw": _bandwidths(row.key.shape, row.us)}
+    expected = {"tflops": (flops(row.key.shape) / row.us / 1e6,), "bw": bandwidths(row.key.shape, row.us)}
     stated = {"tflops": row.tflops, "bw": row.bw}
     missing = [name for name, values in expected.items() if values and not float(stated[name] or 0)]
     wrong = [name for name in expected if name not in missing and _differs(float(stated[name] or 0), expected[name])]
@@ -54,7 +54,7 @@ def _differs(stated: float, expected: Sequence[float]) -> bool:
     return bool(expected) and all(abs(stated - value) > max(_ROUNDING, _TOLERANCE * value) for value in expected)
 
 
-def _bandwidths(shape: UntunedRow, us: float) -> tuple[float, ...]:
+def bandwidths(shape: UntunedRow, us: float) -> tuple[float, ...]:
     """bw in GB/s by each way of counting fp4; none where a format has no known size."""
     a, w = format_of(shape.q_dtype_a), format_of(shape.q_dtype_w)
     if a is None or w is None:

@@ -49,7 +49,7 @@ def plan_of(root: Path, asked: Asked = EVERYTHING, site: Site = WITHOUT_GPU) -> 
         rows,
         with_defaults=not asked.paths and asked.changed is None,
         site=site,
-        merged=_merged(root, site),
+        merged=merged_tables(root, site),
         timed=asked.timed,
         replaced=replaced,
     )
@@ -67,6 +67,12 @@ def _rows(root: Path, asked: Asked) -> tuple[list[TunedRow], dict[Place, dict[st
     return rows, {change.after.place: change.before.launch() for change in diff.changed}
 
 
+def merged_tables(root: Path, site: Site) -> MergedTables:
+    """What AITER would load if this repository's rows were exported to it; nothing where it is not to run."""
+    folder = package_folder() if any(gpu.aiter for gpu in site.local.gpus) else None
+    return MergedTables(merged_rows(root, folder / "configs")) if folder else MergedTables()
+
+
 def shipped_rows(root: Path) -> list[TunedRow]:
     """The rows of the repository's own tuned tables that can be read."""
     return _read(root, tuned_files(root))
@@ -75,9 +81,3 @@ def shipped_rows(root: Path) -> list[TunedRow]:
 def _read(root: Path, paths: Sequence[Path]) -> list[TunedRow]:
     tables = [read_table(path, name_from(root, path)) for path in paths]
     return [row for table in tables for row in read_tuned_rows(table)]
-
-
-def _merged(root: Path, site: Site) -> MergedTables:
-    """What AITER would load if this repository's rows were exported to it; nothing where it is not to run."""
-    folder = package_folder() if any(gpu.aiter for gpu in site.local.gpus) else None
-    return MergedTables(merged_rows(root, folder / "configs")) if folder else MergedTables()

@@ -1,0 +1,124 @@
+"""Trials: candidates through the full verifier, each as the row that it would be in its table."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import exp, log
+from statistics import fmean
+from typing import Any
+
+from moeshapes.expand import Declarations
+from moeshapes.findings import Place
+from moeshapes.record import RecordStore
+from moeshapes.repository import csv_path, tuned_name
+from moeshapes.row import Key, TunedRow
+from moeshapes.select.pairing import Candidate, Offer
+from moeshapes.verify.evidence import EMULATED, FAIL, PASSED, PROVEN
+from moeshapes.verify.merged_tables import MergedTables
+from moeshapes.verify.plan import Planned, plan
+from moeshapes.verify.pool import Pool
+from moeshapes.verify.run import ERROR, SKIPPED, Verified, run
+from moeshapes.verify.site import Site
+from moeshapes.verify.timing import FASTER, SLOWER
+
+_FROM_BEST_TO_WORST = (PROVEN, EMULATED, SKIPPED, ERROR, FAIL)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A candidate and what the verifier says of it under each declared use."""
+
+    candidate: Candidate
+    verified: tuple[Verified, ...]
+
+    @property
+    def status(self) -> str:
+        """Of its uses' statuses the one that says least: PROVEN where it is under every use."""
+        return max((each.status for each in self.verified), key=_FROM_BEST_TO_WORST.index)
+
+    @property
+    def ratio(self) -> float | None:
+        """Its time over that of what runs without a row, the geometric mean of its uses; None where it was not timed.
+
+        Both ran by turns in one process. The tuner's own times say less: they hold other work for other kernels.
+        """
+        ratios = [log(found["ratio"]) for each in self.verified for found in _passes(each, "baseline")]
+        return exp(fmean(ratios)) if ratios and all(_passes(each, "baseline") for each in self.verified) else None
+
+    @property
+    def why_lost(self) -> str:
+        """Why it may not be kept, whatever the others do; empty where it may."""
+        for each in self.verified:
+            if each.status not in PASSED:
+                return f"{each.status} under {each.subject.use.id}: {each.note.splitlines()[0] if each.note else ''}"
+        return next((reason for each in self.verified if (reason := _too_slow(each))), "")
+
+
+def _too_slow(verified: Verified) -> str:
+    use = verified.subject.use.id
+    verdicts = {compared["against"]: compared["verdict"] for compared in _comparisons(verified)}
+    if verdicts.get("baseline", FASTER) != FASTER:
+        return f"{verdicts['baseline']}, not faster, than what runs without it under {use}"
+    if verdicts.get("replaced") == SLOWER:
+        return f"slower than the row that it would replace under {use}"
+    return ""
+
+
+def _comparisons(verified: Verified) -> Sequence[Mapping[str, Any]]:
+    speed = verified.record["speed"] if verified.record else None
+    return speed["comparisons"] if speed else ()
+
+
+def _passes(verified: Verified, against: str) -> list[Mapping[str, Any]]:
+    return [found for each in _comparisons(verified) if each["against"] == against for found in each["passes"]]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What candidates are tried with. `shipped` are the tuned rows that are there, which candidates would replace."""
+
+    declarations: Declarations
+    site: Site
+    merged: MergedTables
+    pool: Pool
+    store: RecordStore
+    shipped: Sequence[TunedRow]
+    fresh: bool = False
+
+
+def try_all(offered: Iterable[Offer], bench: Bench, done: Callable[[Verified], None]) -> dict[Key, list[Tried]]:
+    """Every candidate under every declared use of its key, as `run` does it; those of a key in the order offered.
+
+    A use that `done` is not told of has no job. What stored records vouch for is not run again.
+    """
+    as_shipped = {
+        (offer.key, candidate): shipped_as(candidate.row, bench.declarations)
+        for offer in offered
+        for candidate in offer.candidates
+    }
+    found: dict[TunedRow, list[Verified]] = defaultdict(list)
+    for verified in run(plan_of(as_shipped.values(), bench), bench.store, bench.pool, bench.fresh, done):
+        if verified.subject.row:
+            found[verified.subject.row].append(verified)
+    tried: dict[Key, list[Tried]] = defaultdict(list)
+    for (key, candidate), row in as_shipped.items():
+        tried[key].append(Tried(candidate, tuple(found[row])))
+    return tried
+
+
+def plan_of(rows: Iterable[TunedRow], bench: Bench) -> list[Planned]:
+    """The verifier's plan of rows at their places, timed against the rows of their keys that are shipped."""
+    chosen = list(rows)
+    there = {(row.key, row.is_portable): row for row in bench.shipped if not row.tag}
+    before = {row.place: there.get((row.key, row.is_portable)) for row in chosen}
+    launches = {place: row.launch() for place, row in before.items() if row}
+    declarations, site, merged = bench.declarations, bench.site, bench.merged
+    return plan(declarations, chosen, False, site, merged, timed=True, replaced=launches)
+
+
+def shipped_as(row: TunedRow, declarations: Declarations) -> TunedRow:
+    """The row in the table that it would be adopted into: what AITER finds depends on which table has a row."""
+    csv = csv_path(tuned_name(declarations.of_row(row)[0].csv))
+    return replace(row, place=Place(csv, row.place.line))
