@@ -24,6 +24,7 @@ NEEDS_VERIFY_EXTRA = (
     "standin",
     "test_activation.py",
     "test_oracle.py",
+    "test_products.py",
     "test_quant.py",
     "test_workload.py",
     "verify",

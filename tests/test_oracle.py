@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from moeshapes import oracle
+from moeshapes import oracle, products
 from moeshapes.arithmetic import Arithmetic
 from moeshapes.oracle import Pass, Reference, exact, modelled, references
 from moeshapes.problem import Activation, Problem
@@ -198,7 +198,7 @@ def test_weights_expanded_slab_by_slab_are_the_whole(recipe: str, monkeypatch: p
     problem = padded(replace(PROBLEM, recipe_name=recipe, model_dim=384, inter_dim=256))
     layer, calls = drawn(problem)
     whole = exact(layer, calls)
-    monkeypatch.setattr(oracle, "_SLAB_ELEMENTS", 1)  # slabs of 128 rows, the last one of each span shorter
+    monkeypatch.setattr(products, "_SLAB_ELEMENTS", 1)  # slabs of 128 rows, the last one of each span shorter
     check(layer, calls, exact(layer, calls), None)
     for found, expected in zip(exact(layer, calls), whole, strict=True):
         same(found.output, expected.output.numpy())

@@ -19,16 +19,15 @@ from torch import Tensor
 from moeshapes.activation import activate
 from moeshapes.arithmetic import Arithmetic
 from moeshapes.problem import Problem
-from moeshapes.quant import Quantised, ScaleRule, Spec, activation_spec, e8m0_decode, e8m0_scale, fp8_dtype, quantise
+from moeshapes.products import EXACT, Work, multiply
+from moeshapes.quant import ScaleRule, Spec, activation_spec, e8m0_decode, e8m0_scale, fp8_dtype, quantise
 from moeshapes.recipe import Format
 from moeshapes.workload import Call, Layer, expert_rows
 
-_EXACT = torch.float64
 _NUDGES = (1 - 2**-15, 1 + 2**-15)
 """The intermediate's relative error from fp32 accumulation is below this. It matters where it is quantised: an e8m0
 scale near its boundary falls either way, and its block is rounded on another grid.
 """
-_SLAB_ELEMENTS = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -85,9 +84,9 @@ class _Batch:
         self.x = torch.cat([_as_fed(self.problem, call.activations, work.arithmetic) for call in work.calls])
         ids = torch.cat([call.topk_ids for call in work.calls])
         self.expert = ids.flatten().long()
-        self.weight = torch.cat([call.topk_weights for call in work.calls]).flatten().to(_EXACT).unsqueeze(1)
+        self.weight = torch.cat([call.topk_weights for call in work.calls]).flatten().to(EXACT).unsqueeze(1)
         self.rows_of_set = expert_rows(layer, ids)
-        self.hidden = [self.x.new_empty(self.expert.shape[0], self.problem.logical_inter_dim)]
+        self.hidden: list[Tensor] = []
         self.slots: list[Tensor] = []
 
     def requantise(self) -> None:
@@ -98,7 +97,6 @@ class _Batch:
             torch.cat([_intermediate(self.problem, call * nudge, self.arithmetic) for call in calls])
             for nudge in nudges
         ]
-        self.slots = [self.x.new_empty(self.expert.shape[0], self.problem.logical_model_dim) for _ in nudges]
 
     def references(self) -> list[Reference]:
         variants = [
@@ -114,28 +112,27 @@ class _Batch:
 def _as_fed(problem: Problem, x: Tensor, arithmetic: Arithmetic | None) -> Tensor:
     """Activations as stage 1 sees them, fp64, logical width. Quantised with their padding, as kernels get them."""
     if arithmetic is not None:
-        x = quantise(x, activation_spec(problem.recipe, problem.fnuz)).dequantise(_EXACT)
-    return x[:, : problem.logical_model_dim].to(_EXACT)
+        x = quantise(x, activation_spec(problem.recipe, problem.fnuz)).dequantise(EXACT)
+    return x[:, : problem.logical_model_dim].to(EXACT)
 
 
 def _stage1(layer: Layer, batches: Sequence[_Batch]) -> None:
     problem = layer.problem
     live, inter_dim = problem.logical_inter_dim, problem.inter_dim
     spans = [range(live), range(inter_dim, inter_dim + live)]
-    for index, weight in enumerate(layer.w1):
-        users = [(batch, batch.rows_of_set[index]) for batch in batches if index in batch.rows_of_set]
-        inputs = [batch.x[rows // problem.topk] for batch, rows in users]
-        for (batch, rows), gate_up in zip(users, products(weight, spans, inputs), strict=True):
-            batch.hidden[0][rows] = _activated(layer, batch, rows, gate_up)
+    works = [Work(batch.x, problem.topk, batch.rows_of_set, 2 * live) for batch in batches]
+    multiply(layer.w1, spans, works)
+    for batch, work in zip(batches, works, strict=True):
+        batch.hidden = [_activated(layer, batch, work.result)]
 
 
-def _activated(layer: Layer, batch: _Batch, rows: Tensor, gate_up: Tensor) -> Tensor:
+def _activated(layer: Layer, batch: _Batch, gate_up: Tensor) -> Tensor:
     problem, live = layer.problem, layer.problem.logical_inter_dim
     if problem.doweight_stage1:
-        gate_up *= batch.weight[rows]
+        gate_up *= batch.weight
     gate, up = gate_up.split(live, dim=1)
     if layer.bias1 is not None:
-        bias = layer.bias1[batch.expert[rows]].to(_EXACT)
+        bias = layer.bias1[batch.expert].to(EXACT)
         gate, up = gate + bias[:, :live], up + bias[:, problem.inter_dim : problem.inter_dim + live]
     return activate(gate, up, problem.activation)
 
@@ -153,55 +150,21 @@ def _intermediate(problem: Problem, hidden: Tensor, arithmetic: Arithmetic | Non
 
 def _requantise(rounded: Tensor, spec: Spec, padded: int) -> Tensor:
     filled = torch.nn.functional.pad(rounded, (0, padded - rounded.shape[1]))
-    return quantise(filled, spec).dequantise(_EXACT)
+    return quantise(filled, spec).dequantise(EXACT)
 
 
 def _stage2(layer: Layer, batches: Sequence[_Batch]) -> None:
-    spans = [range(layer.problem.logical_model_dim)]
-    for index, weight in enumerate(layer.w2):
-        users = [
-            (batch, batch.rows_of_set[index], hidden, slots)
-            for batch in batches
-            if index in batch.rows_of_set
-            for hidden, slots in zip(batch.hidden, batch.slots, strict=True)
-        ]
-        inputs = [hidden[rows] for _, rows, hidden, _ in users]
-        for (batch, rows, _, slots), out in zip(users, products(weight, spans, inputs), strict=True):
-            slots[rows] = _weighted(layer, batch, rows, out)
+    live = layer.problem.logical_model_dim
+    works = [[Work(hidden, 1, batch.rows_of_set, live) for hidden in batch.hidden] for batch in batches]
+    multiply(layer.w2, [range(live)], [work for each in works for work in each])
+    for batch, each in zip(batches, works, strict=True):
+        batch.slots = [_weighted(layer, batch, work.result) for work in each]
 
 
-def _weighted(layer: Layer, batch: _Batch, rows: Tensor, out: Tensor) -> Tensor:
+def _weighted(layer: Layer, batch: _Batch, out: Tensor) -> Tensor:
     if layer.bias2 is not None:
-        out += layer.bias2[batch.expert[rows]][:, : layer.problem.logical_model_dim]
-    return out if layer.problem.doweight_stage1 else out * batch.weight[rows]
-
-
-def products(weight: Quantised, spans: Sequence[range], inputs: Sequence[Tensor]) -> list[Tensor]:
-    """x W^T for each x `[n, k]` over the rows of W `[R, K]` that `spans` name, side by side, fp64; k may leave pads
-    out.
-
-    W is expanded a slab at a time, for all inputs: on a CPU a slab that stays in cache costs half of what one matrix
-    through memory does. A GPU has time for few launches only.
-    """
-    if weight.codes.is_cuda:
-        return _at_once(weight, spans, inputs)
-    results = [x.new_empty(x.shape[0], sum(map(len, spans))) for x in inputs]
-    column, step = 0, max(_SLAB_ELEMENTS // weight.k // 128, 1) * 128
-    for span in spans if inputs else ():
-        for start in range(span.start, span.stop, step):
-            slab = weight.slab(start, min(start + step, span.stop)).dequantise(_EXACT)
-            for x, result in zip(inputs, results, strict=True):
-                result[:, column : column + slab.shape[0]] = x @ slab[:, : x.shape[1]].T
-            column += slab.shape[0]
-    return results
-
-
-def _at_once(weight: Quantised, spans: Sequence[range], inputs: Sequence[Tensor]) -> list[Tensor]:
-    if not inputs:
-        return []
-    x = torch.cat(list(inputs))
-    parts = [weight.slab(span.start, span.stop).dequantise(_EXACT)[:, : x.shape[1]] for span in spans]
-    return list((x @ torch.cat(parts).T).split([len(each) for each in inputs]))
+        out += layer.bias2[batch.expert][:, : layer.problem.logical_model_dim]
+    return out if layer.problem.doweight_stage1 else out.mul_(batch.weight)
 
 
 def _combine(slots: Tensor, arithmetic: Arithmetic | None) -> Tensor:
@@ -212,11 +175,11 @@ def _combine(slots: Tensor, arithmetic: Arithmetic | None) -> Tensor:
         slots = _through_fp8(slots, arithmetic.slot_fp8_block)
     parts = slots.bfloat16()
     if arithmetic.combine == "reduce":
-        return parts.float().sum(dim=1).bfloat16().to(_EXACT)
+        return parts.float().sum(dim=1).bfloat16().to(EXACT)
     total = parts[:, 0]
     for slot in range(1, parts.shape[1]):
         total = total + parts[:, slot]
-    return total.to(_EXACT)
+    return total.to(EXACT)
 
 
 def _through_fp8(slots: Tensor, block: int) -> Tensor:
@@ -224,5 +187,5 @@ def _through_fp8(slots: Tensor, block: int) -> Tensor:
     blocks = slots.float().unflatten(-1, (-1, block))
     scale = e8m0_decode(e8m0_scale(blocks.abs().amax(dim=-1), Format.FP8, False, ScaleRule.ROUND_UP)).unsqueeze(-1)
     stored = (blocks / scale).clamp(-448, 448).to(fp8_dtype(False))
-    read: Tensor = stored.to(_EXACT) * scale
+    read: Tensor = stored.to(EXACT) * scale
     return read.flatten(-2)

@@ -180,11 +180,14 @@ def _fp32_scale(amax: Tensor, spec: Spec) -> Tensor:
 
 
 def _scaled(values: Tensor, multipliers: Tensor) -> Tensor:
-    """`[..., K]` times scales `[..., K/b]`, `[..., 1]` or `[1]`, or `[R, K]` times `[R/128, K/128]`, in place."""
+    """`[..., K]` times scales `[..., K/b]`, `[..., 1]`, `[1]`, or `[..., R, K]` times `[..., R/128, K/128]`, in place.
+
+    Scales `[..., 1, 1]` are of all rows.
+    """
     if multipliers.numel() == 1:
         return values.mul_(multipliers)
-    if multipliers.shape[:-1] != values.shape[:-1]:
-        multipliers = multipliers.repeat_interleave(WIDE_BLOCK, dim=-2)[: values.shape[-2]]
+    if multipliers.shape[:-1] != values.shape[:-1] and multipliers.shape[-2] != 1:
+        multipliers = multipliers.repeat_interleave(WIDE_BLOCK, dim=-2)[..., : values.shape[-2], :]
     if multipliers.shape[-1] == 1:
         return values.mul_(multipliers)
     grouped: Tensor = values.unflatten(-1, (multipliers.shape[-1], -1))

@@ -30,6 +30,7 @@ _VERIFIER_SOURCES = (
     "oracle.py",
     "portable.py",
     "problem.py",
+    "products.py",
     "quant.py",
     "recipe.py",
     "workload.py",
