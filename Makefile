@@ -38,7 +38,7 @@ verify: setup ## judge every tuned row and declared use; FRESH=1 ignores the cac
 	@$(if $(TUNED),,$(RUN) -m moeshapes generate)
 	@$(RUN) -m moeshapes verify $(if $(FRESH),--fresh) $(if $(BACKEND),--backend $(BACKEND)) $(ARGS) $(TUNED)
 
-test: NEEDS = torch numpy ml_dtypes pytest hypothesis
+test: NEEDS = torch numpy pandas ml_dtypes pytest hypothesis
 test: setup ## run the tests, those that need a GPU or an installed AITER left out and counted
 	@$(RUN) -m pytest $(WORKERS) -m "not gpu and not aiter" $(ARGS)
 
@@ -47,8 +47,8 @@ test-base: ## run the tests that need no torch, from a base install: make test-b
 	@$(BASE_VENV)/bin/python -m pytest $(PARALLEL) -m "not gpu and not aiter" -o cache_dir=$(BASE_VENV)/.pytest_cache $(ARGS)
 
 sensitivity: NEEDS = torch numpy tabulate
-sensitivity: setup ## print which lie of a backend is caught under which recipe, and by how much
-	@PYTHONPATH="$(CURDIR)/tools:$(CURDIR)/tests" $(if $(strip $(VENV)),$(VENV)/bin/python,$(PYTHON)) -m sensitivity.matrix
+sensitivity: setup ## print which lie of a backend is caught under which recipe, and by how much; BACKEND=portable on a GPU
+	@PYTHONPATH="$(CURDIR)/tools:$(CURDIR)/tests" $(if $(strip $(VENV)),$(VENV)/bin/python,$(PYTHON)) -m sensitivity.matrix $(if $(BACKEND),--backend $(BACKEND)) $(ARGS)
 
 generate: setup ## write generated/ from the YAML
 	@$(RUN) -m moeshapes generate $(ARGS)
