@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -125,30 +125,30 @@ def rows_of(lies: Sequence[str]) -> list[str]:
 
 def column(recipe: str, trial: Trial) -> dict[str, str]:
     """A recipe's cells by their rows: the largest share of the limit of what is honest, the smallest of a lie's."""
-    rows = launches(recipe)
-    cells = dict.fromkeys(rows_of(trial.lies), "–")
-    benches = (PortableBench.of(recipe, trial, seed) for seed in range(2, trial.seeds + 1))
-    first = PortableBench.of(recipe, trial, seed=1)
-    for name in trial.lies:
-        if APPLIES[name](first.job.problem):
-            cells[name] = _guarded(lambda name=name: _lie(first, WAYS[name], rows))  # type: ignore[misc]
-    cells["OrderVaries"] = _guarded(lambda: _order_varies(first, rows["reduce"]))
-    found: dict[str, list[str]] = {how: [] for how in rows}
-    for bench in _one_by_one(first, benches):
-        for how, launch in rows.items():
-            found[how].append(_guarded(lambda bench=bench, launch=launch: _honest(bench.check(HONEST, launch))))  # type: ignore[misc]
-    return cells | {f"honest {how}": max(shares, key=_rank) for how, shares in found.items()}
+    # One layer at a time: on a GPU each takes gigabytes.
+    honest = [_honest_cells(PortableBench.of(recipe, trial, seed)) for seed in range(1, trial.seeds + 1)]
+    worst = {
+        name: max((cells[name] for cells in honest), key=lambda shown: (is_wrong(shown), shown)) for name in honest[0]
+    }
+    return dict.fromkeys(rows_of(trial.lies), "–") | worst | _lie_cells(PortableBench.of(recipe, trial, seed=1), trial)
 
 
-def _one_by_one(first: PortableBench, others: Iterator[PortableBench]) -> Iterator[PortableBench]:
-    yield first
-    yield from others
+def _honest_cells(bench: PortableBench) -> dict[str, str]:
+    rows = launches(bench.job.problem.recipe_name)
+    return {f"honest {how}": _guarded(_honest, bench, row) for how, row in rows.items()}
 
 
-def _guarded(cell_of: Callable[[], str]) -> str:
+def _lie_cells(bench: PortableBench, trial: Trial) -> dict[str, str]:
+    rows = launches(bench.job.problem.recipe_name)
+    told = [name for name in trial.lies if APPLIES[name](bench.job.problem)]
+    cells = {name: _guarded(_lie, bench, WAYS[name], rows) for name in told}
+    return cells | {"OrderVaries": _guarded(_order_varies, bench, rows["reduce"])}
+
+
+def _guarded(cell_of: Callable[..., str], *arguments: Any) -> str:
     """A lie that cannot be told is none that was caught, and the other cells are wanted all the same."""
     try:
-        return cell_of()
+        return cell_of(*arguments)
     except Exception:
         traceback.print_exc()
         return BROKEN
@@ -164,13 +164,17 @@ def least(results: Sequence[dict[str, Any]]) -> str:
     return cell(min(results, key=lambda result: (result["verdict"] == "fail", over_limit(result))))
 
 
-def _honest(result: dict[str, Any]) -> str:
-    return _share(result) if result["verdict"] == "pass" else f"{_share(result)} {FALSE_ALARM}"
+def _honest(bench: PortableBench, launch: dict[str, Any]) -> str:
+    return _passing(bench.check(HONEST, launch))
 
 
 def _order_varies(bench: PortableBench, launch: dict[str, Any]) -> str:
     result = bench.check(ORDER_VARIES, launch)
-    return _honest(result) if _varies(result) else f"{_share(result)} {UNSEEN}"
+    return _passing(result) if _varies(result) else f"{_share(result)} {UNSEEN}"
+
+
+def _passing(result: dict[str, Any]) -> str:
+    return _share(result) if result["verdict"] == "pass" else f"{_share(result)} {FALSE_ALARM}"
 
 
 def _share(result: dict[str, Any]) -> str:
@@ -179,10 +183,6 @@ def _share(result: dict[str, Any]) -> str:
 
 def _varies(result: dict[str, Any]) -> bool:
     return not all(count["deterministic"] for count in result["numerics"]["counts"].values())
-
-
-def _rank(shown: str) -> tuple[bool, str]:
-    return is_wrong(shown), shown
 
 
 def is_wrong(shown: str) -> bool:
