@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -231,7 +231,7 @@ def _stages(arm: Arm, call: Call, target: Target, topk: int, arithmetic: Arithme
         hidden, output = stages.first(call), stages.second(call, intermediate)
     first = by_token(hidden.double() - intermediate, topk).norm(dim=1)
     first_share = (first / target.intermediate_limit(topk)).nan_to_num(nan=math.inf).masked_fill(first == 0, 0.0)
-    second = judge(output, target)
+    second = judge(output, replace(target, rows=None))
     return {"stage 1": float(first_share.max()), "stage 2": second.worst}
 
 

@@ -21,12 +21,14 @@ MARGIN = 0.005
 excludes 1 would call one in ten identical arms faster or slower."""
 CAPTURES_AT_LEAST = 6
 _MOST_CAPTURES = 64
+_PATIENCE = 3
+"""So many budgets are waited for a clock that holds."""
 _REPLAYS = (4, 12)
 _REPLAYING_S = 0.04
 """Replays of a capture: so many as fit in this time, within the bounds above."""
 _OUTERMOST = 8
 """One replay in so many is left out at either end, so that an interrupted one does not count."""
-_CLOCK_FELL = 0.95
+_CLOCK_FELL = 0.9
 """A capture after which the clock is below this share of the usual one is dropped."""
 _T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
 """Student's t by degrees of freedom from 1, two-sided 95 %: a worker needs no scipy. More count as the last."""
@@ -92,7 +94,8 @@ def compare(
     while len(captures) < _MOST_CAPTURES:
         captures.append(_captured(lab, arms, reverse=len(captures) % 2 == 1))
         spent = now() - began
-        is_spent = len(captures) >= CAPTURES_AT_LEAST and spent + spent / len(captures) > budget_s
+        enough = len(_steady(captures)) if spent < _PATIENCE * budget_s else len(captures)
+        is_spent = enough >= CAPTURES_AT_LEAST and spent + spent / len(captures) > budget_s
         if is_spent or all(_verdict(captures, other) != UNRESOLVED for other in range(1, others + 1)):
             break
     seconds = now() - began
