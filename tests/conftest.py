@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 os.environ["OMP_NUM_THREADS"] = "1"
 
 NEEDS_VERIFY_EXTRA = (
+    "acceptance/test_select.py",
     "acceptance/test_verify.py",
     "backends",
     "sensitivity",

@@ -42,7 +42,7 @@ def attest(choices: Iterable[Choice], root: Path, bench: Bench) -> Iterator[Path
     """
     attested = RecordStore(bench.store.folder, root / RECORDS)
     kept = [choice.kept for choice in choices if choice.kept and choice.may_be_written]
-    rows = [shipped_as(tried.candidate.row, bench.declarations) for tried in kept]
+    rows = shipped_as([tried.candidate.row for tried in kept], bench.declarations)
     for item in plan_of(rows, bench):
         record = attested.load(item.job.id) if item.job else None
         if record and record["status"] == PROVEN:

@@ -93,32 +93,30 @@ def try_all(offered: Iterable[Offer], bench: Bench, done: Callable[[Verified], N
 
     A use that `done` is not told of has no job. What stored records vouch for is not run again.
     """
-    as_shipped = {
-        (offer.key, candidate): shipped_as(candidate.row, bench.declarations)
-        for offer in offered
-        for candidate in offer.candidates
-    }
+    candidates = [(offer.key, candidate) for offer in offered for candidate in offer.candidates]
+    rows = shipped_as([candidate.row for _, candidate in candidates], bench.declarations)
     found: dict[TunedRow, list[Verified]] = defaultdict(list)
-    for verified in run(plan_of(as_shipped.values(), bench), bench.store, bench.pool, bench.fresh, done):
+    for verified in run(plan_of(rows, bench), bench.store, bench.pool, bench.fresh, done):
         if verified.subject.row:
             found[verified.subject.row].append(verified)
     tried: dict[Key, list[Tried]] = defaultdict(list)
-    for (key, candidate), row in as_shipped.items():
+    for (key, candidate), row in zip(candidates, rows, strict=True):
         tried[key].append(Tried(candidate, tuple(found[row])))
     return tried
 
 
-def plan_of(rows: Iterable[TunedRow], bench: Bench) -> list[Planned]:
-    """The verifier's plan of rows at their places, timed against the rows of their keys that are shipped."""
-    chosen = list(rows)
-    there = {(row.key, row.is_portable): row for row in bench.shipped if not row.tag}
-    before = {row.place: there.get((row.key, row.is_portable)) for row in chosen}
-    launches = {place: row.launch() for place, row in before.items() if row}
-    declarations, site, merged = bench.declarations, bench.site, bench.merged
-    return plan(declarations, chosen, False, site, merged, timed=True, replaced=launches)
+def plan_of(rows: Sequence[TunedRow], bench: Bench) -> list[Planned]:
+    """The verifier's plan of rows at places of their own, timed against other rows of their keys that are shipped."""
+    there = {(row.key, row.is_portable): row.launch() for row in bench.shipped if not row.tag}
+    before = {row.place: there.get((row.key, row.is_portable), row.launch()) for row in rows}
+    replaced = {row.place: before[row.place] for row in rows if before[row.place] != row.launch()}
+    return plan(bench.declarations, rows, False, bench.site, bench.merged, timed=True, replaced=replaced)
 
 
-def shipped_as(row: TunedRow, declarations: Declarations) -> TunedRow:
-    """The row in the table that it would be adopted into: what AITER finds depends on which table has a row."""
-    csv = csv_path(tuned_name(declarations.of_row(row)[0].csv))
-    return replace(row, place=Place(csv, row.place.line))
+def shipped_as(rows: Sequence[TunedRow], declarations: Declarations) -> list[TunedRow]:
+    """The rows in the tables that they would be adopted into, each on a line of its own.
+
+    What AITER finds depends on which table has a row.
+    """
+    csvs = [csv_path(tuned_name(declarations.of_row(row)[0].csv)) for row in rows]
+    return [replace(row, place=Place(csv, line)) for line, (row, csv) in enumerate(zip(rows, csvs, strict=True), 2)]
