@@ -53,8 +53,8 @@ def findings_of(choices: Iterable[Choice], allow_emulated: bool) -> Iterator[Fin
             known = not choice.tried or any(each.status in (*PASSED, FAIL) for each in choice.tried)
             yield Finding(NONE_KEPT if known else NONE_JUDGED, where, f"{name}: {_count(choice)}")
         elif not choice.may_be_written and not allow_emulated:
-            source = choice.kept.candidate.source
-            yield Finding(ONLY_EMULATED, where, f"{name}: the pair at {source} passed in emulation alone")
+            kept = choice.kept.candidate
+            yield Finding(ONLY_EMULATED, kept.row.place, f"{name}: what {kept.source} times passed in emulation alone")
 
 
 def _place(choice: Choice) -> Place:
