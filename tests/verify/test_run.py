@@ -10,15 +10,17 @@ from typing import Any
 
 import pytest
 
+import report_samples
 from answers import SCHEMA, Answer, AnsweringPool, always, errors, result
+from moeshapes.findings import Place
 from moeshapes.record import RecordStore
 from moeshapes.repository import load_declarations
-from moeshapes.verify.evidence import EMULATED, FAIL
+from moeshapes.verify.evidence import EMULATED, FAIL, PROVEN, attested_name
 from moeshapes.verify.job import Job
 from moeshapes.verify.plan import Planned, plan
 from moeshapes.verify.pool import Outcome
 from moeshapes.verify.run import ERROR, SKIPPED, Verified, local_pool, run
-from small_repository import LIMITED_MODEL, tuned_row, write_both_backends, write_small_repository
+from small_repository import LIMITED_MODEL, portable_row, tuned_row, write_both_backends, write_small_repository
 
 MI355X = {"kind": "gpu", "gfx": "gfx950", "cu_num": 256, "board": "a board", "memory": 1 << 38, "driver": "6.12"}
 
@@ -37,6 +39,29 @@ def planned(tmp_path: Path) -> list[Planned]:
 
 def statuses(results: Sequence[Verified]) -> list[str]:
     return [each.status for each in results]
+
+
+# --- what a committed record proves
+
+
+def attested(root: Path, **changes: object) -> list[Verified]:
+    """A row of the portable kernels, whose GPU is not here, with a committed record of it."""
+    declarations, _ = load_declarations(write_both_backends(root))
+    row = replace(portable_row(8), place=Place("generated/triton/triton_tiny_tuned_fmoe.csv", 2))
+    items = plan(declarations, [row], with_defaults=False)
+    store = RecordStore(root / "build" / "records", root / "generated" / "records")
+    proof = {**report_samples.record(row, items[0].subject.use), **changes}
+    store.save(proof, attested_name(items[0].subject))
+    return run(items, store, AnsweringPool(result), fresh=True)
+
+
+def test_a_row_whose_gpu_is_not_here_rests_on_its_committed_proof(tmp_path: Path) -> None:
+    assert statuses(attested(tmp_path)) == [PROVEN]
+
+
+@pytest.mark.parametrize("changes", [{"status": "fail", "reasons": ["NaN"]}, {"launch": None}, {"job": "x"}])
+def test_what_is_no_proof_of_the_row_is_not_rested_on(changes: dict[str, object], tmp_path: Path) -> None:
+    assert statuses(attested(tmp_path, **changes)) == [EMULATED]
 
 
 # --- each once, in order

@@ -133,6 +133,15 @@ class RecordStore:
         found = (_read(path, job_id) for path in dict.fromkeys((self.path(job_id, name), self.path(job_id))))
         return next((record for record in found if record), None)
 
+    def attested(self, name: str) -> dict[str, Any] | None:
+        """The record that stands under a name of its own, of whatever job; None where there is none."""
+        if self.named is None or not name:
+            return None
+        try:
+            return parse_record(read_content(self.path("", name), MAX_BYTES))
+        except RecordError:
+            return None
+
     def save(self, record: dict[str, Any], name: str = "") -> Path:
         """Writes a record. A signature of the one that was there goes: it would be a wrong one of this."""
         path = self.path(record["job"], name)

@@ -19,7 +19,7 @@ from moeshapes.use import Use
 from moeshapes.verify.job import Job
 from moeshapes.verify.judgeable import why_not_judged
 from moeshapes.verify.merged_tables import MergedTables
-from moeshapes.verify.site import EMULATE, PRODUCTION, WITHOUT_GPU, Placement, Site
+from moeshapes.verify.site import AUTO, EMULATE, PRODUCTION, WITHOUT_GPU, Placement, Site
 
 DEFAULT_PLAN_BUCKETS = (1, 8)
 SEED = 20260822
@@ -60,6 +60,7 @@ class Planned:
     """A subject with its job, or with the reason why it has none.
 
     `note` says why a row is emulated whose kernels could run. `versions` are what the job's result depends on.
+    `emulated_for_lack_of_gpu`: a row that would run on a GPU of its kind, if one were here.
     """
 
     subject: Subject
@@ -67,6 +68,7 @@ class Planned:
     skipped: str = ""
     note: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
+    emulated_for_lack_of_gpu: bool = False
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,8 @@ def _planned(subject: Subject, reason: str, here: _Circumstances) -> Planned:
         job = _for_aiter(job, subject, here.merged)
     if here.timed and subject.row is not None and place.gpu is not None:
         job = replace(job, speed=True, replaced=here.replaced.get(subject.row.place))
-    return Planned(subject, job, note=place.note, versions=versions)
+    lacks_gpu = subject.row is not None and here.site.backend == AUTO and place.gpu is None
+    return Planned(subject, job, note=place.note, versions=versions, emulated_for_lack_of_gpu=lacks_gpu)
 
 
 def _library_version(place: Placement) -> dict[str, str]:
