@@ -19,6 +19,7 @@ from typing import IO, Any
 from moeshapes.verify.child import child_environment
 from moeshapes.verify.gpus import Gpu
 from moeshapes.verify.job import TIME, Job
+from moeshapes.verify.precompile import precompiling
 from moeshapes.verify.site import PRODUCTION
 from moeshapes.verify.timing import joined
 
@@ -90,7 +91,7 @@ class Pool:
     A job may take `build_limit_s` seconds until its kernels are built and its weights are there, and `limit_s` from
     then on; its worker is killed where it takes longer. `command` gives a
     worker's command line for its threads and its GPU's number, None for those without. A GPU has a second worker for
-    the second pass of what is timed; the two never work at once.
+    the second pass of what is timed; the two never work at once. `compilers` processes build kernels ahead of need.
     """
 
     workers: int
@@ -99,6 +100,7 @@ class Pool:
     command: Callable[[int, int | None], Sequence[str]] = default_command
     gpus: Sequence[Gpu] = ()
     build_limit_s: float = 900.0
+    compilers: int = 0
     _running: set[subprocess.Popen[str]] = field(default_factory=set)
 
     def run(self, jobs: Sequence[Job], step: Callable[[], None] = lambda: None) -> Generator[Outcome, None, None]:
@@ -115,8 +117,9 @@ class Pool:
         for thread in threads:
             thread.start()
         try:
-            for _ in jobs:
-                yield outcomes.get()
+            with precompiling(jobs, self.gpus, self.compilers):
+                for _ in jobs:
+                    yield outcomes.get()
         finally:
             for schedule in schedules.values():
                 schedule.stop()

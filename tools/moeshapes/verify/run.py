@@ -17,6 +17,7 @@ from moeshapes.verify.gpus import Gpu
 from moeshapes.verify.job import Job
 from moeshapes.verify.plan import Planned, Subject
 from moeshapes.verify.pool import Outcome, Pool
+from moeshapes.verify.precompile import processes_here
 
 ERROR, SKIPPED = "error", "skipped"
 JOB_LIMIT_S = 900.0
@@ -39,7 +40,8 @@ class Verified:
 
 def local_pool(gpus: Sequence[Gpu] = (), limit_s: float = JOB_LIMIT_S) -> Pool:
     """A worker a core, since small matrices gain more from a second process than from a second thread; one a GPU."""
-    return Pool(workers=max(os.cpu_count() or 1, 1), threads=1, limit_s=limit_s, gpus=gpus)
+    workers = max(os.cpu_count() or 1, 1)
+    return Pool(workers, threads=1, limit_s=limit_s, gpus=gpus, compilers=processes_here())
 
 
 def run(

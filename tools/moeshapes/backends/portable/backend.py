@@ -52,7 +52,7 @@ class PortableLayer:
     """Weights stacked a set after another, packed as they are."""
 
     def __init__(self, layer: Layer) -> None:
-        _refuse_recipe(layer.problem)
+        refuse_recipe(layer.problem)
         self.layer = layer
         self.w1 = _stacked(layer.w1)
         self.w2 = _stacked(layer.w2)
@@ -63,7 +63,8 @@ class PortableLayer:
         return PortableArm(self, int(row["block_m"]), first, second)
 
 
-def _refuse_recipe(problem: Problem) -> None:
+def refuse_recipe(problem: Problem) -> None:
+    """Raises UnsupportedRowError where there are no kernels for the problem's recipe."""
     reason = why_no_kernels(problem.recipe, problem.fnuz)
     if reason:
         raise UnsupportedRowError(reason)
