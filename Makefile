@@ -5,6 +5,8 @@ VENV := .venv
 FRESH :=
 TUNED :=
 BACKEND :=
+TARGET :=
+SECONDS := 10
 ARGS :=
 BASE_VENV = .venv-base-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
 
@@ -24,7 +26,7 @@ WORKERS = $(PARALLEL)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verify test test-base sensitivity generate check lint bench report clean
+.PHONY: help setup verify test test-base fuzz sensitivity generate check lint bench report clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +47,10 @@ test: setup ## run the tests, those that need a GPU or an installed AITER left o
 test-base: ## run the tests that need no torch, from a base install: make test-base PYTHON=python3.10
 	@$(PYTHON) tools/bootstrap.py --venv $(BASE_VENV) --base
 	@$(BASE_VENV)/bin/python -m pytest $(PARALLEL) -m "not gpu and not aiter" -o cache_dir=$(BASE_VENV)/.pytest_cache $(ARGS)
+
+fuzz: NEEDS = jinja2 scipy safetensors tabulate
+fuzz: setup ## feed every parser hostile input for SECONDS=10 of CPU each, or one with TARGET=table
+	@PYTHONPATH="$(CURDIR)/tools:$(CURDIR)/tests" $(if $(strip $(VENV)),$(VENV)/bin/python,$(PYTHON)) -m fuzz.run --seconds $(SECONDS) $(ARGS) $(TARGET)
 
 sensitivity: NEEDS = torch numpy tabulate
 sensitivity: setup ## print which lie of a backend is caught under which recipe, and by how much; BACKEND=portable on a GPU

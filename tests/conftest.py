@@ -32,7 +32,7 @@ NEEDS_VERIFY_EXTRA = (
 )
 """Test modules and folders that import torch: not collected from a base install, and said so."""
 
-NEEDS_REPORT_EXTRA = ("acceptance/test_report.py", "report")
+NEEDS_REPORT_EXTRA = ("acceptance/test_report.py", "fuzz", "report")
 """Those that import jinja2."""
 
 NEEDS_SAFETENSORS = ("acceptance/test_weights.py", "checkpoint")

@@ -110,9 +110,11 @@ class Reading:
 
 @lru_cache(maxsize=1 << 16)
 def read_cell(column: str, text: str) -> Reading:
-    """Reads a cell of a known column; of unknown columns every text is right."""
+    """Reads a cell. Of a column that holds any text all is right but what a spreadsheet would run."""
     reader = _READERS.get(column)
-    if reader is None or (text == "" and column in MAY_BE_BLANK):
+    if reader is None:
+        return _bad(column, text, "plain text: a spreadsheet would run it") if is_formula(text) else Reading(text)
+    if text == "" and column in MAY_BE_BLANK:
         return Reading(text)
     stripped = text.strip()
     if not stripped:
@@ -121,6 +123,12 @@ def read_cell(column: str, text: str) -> Reading:
     if stripped != text and reading.canonical is not None and reading.rule is None:
         return _respelled(column, text, reading.canonical)
     return reading
+
+
+def is_formula(text: str) -> bool:
+    """Whether a spreadsheet that opens the table takes a cell for more than text or a number."""
+    start = text.lstrip()[:1]
+    return start in ("=", "+", "@") or (start == "-" and not _DECIMAL.fullmatch(text.strip()))
 
 
 def _respelled(column: str, text: str, canonical: str) -> Reading:

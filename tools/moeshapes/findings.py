@@ -69,19 +69,29 @@ def render(findings: Iterable[Finding], style: str) -> str:
     return renderer(ordered(findings))
 
 
+_COMMAND = "##["
+"""GitHub's runner obeys `##[command]` wherever it stands in a line that a step prints."""
+
+
 def printable(text: str) -> str:
-    """Text from outside, safe to print: control characters (terminal escapes among them) shown as escapes."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    """Text from outside, safe to print: control characters and commands of a workflow's runner shown as escapes."""
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return text.replace(_COMMAND, "#\\x23[")
 
 
 def _render_text(findings: list[Finding]) -> str:
     return "\n".join(
-        f"{printable(str(f.place))}: {f.rule.severity.value} {f.rule.id} {printable(f.message)}\n"
+        f"{_line_start(str(f.place))}: {f.rule.severity.value} {f.rule.id} {printable(f.message)}\n"
         f"    fix: {printable(f.next_step)}"
         for f in findings
     )
+
+
+def _line_start(text: str) -> str:
+    """A file's name where a line begins: one that begins with `::` would make the line a workflow command."""
+    shown = printable(text)
+    return f"./{shown}" if shown.lstrip().startswith("::") else shown
 
 
 _GITHUB_LEVEL = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
@@ -105,7 +115,7 @@ def _github_property(text: str) -> str:
 
 
 def _render_json(findings: list[Finding]) -> str:
-    return json.dumps([_as_json(finding) for finding in findings], indent=2)
+    return json.dumps([_as_json(finding) for finding in findings], indent=2).replace(_COMMAND, "#\\u0023[")
 
 
 def _as_json(finding: Finding) -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from moeshapes.cell import DEFAULT_OF_ABSENT_COLUMN, KNOWN_COLUMNS, offset
+from moeshapes.cell import DEFAULT_OF_ABSENT_COLUMN, KNOWN_COLUMNS, is_formula, offset
 from moeshapes.findings import Finding, Place
 from moeshapes.rule import Rule, Severity
 from moeshapes.spelling import named_within, nearest
@@ -27,6 +27,9 @@ def column_faults(header: Sequence[str], required: Sequence[str], tuned: bool, p
         at = Place(place.file, place.line, offset(header, header.index(column)))
         problem = f"column `{column}` stands {header.count(column)} times" if column else "a column has no name"
         yield Finding(BAD_COLUMNS, at, problem)
+    for column in filter(is_formula, header):
+        at = Place(place.file, place.line, offset(header, header.index(column)))
+        yield Finding(BAD_COLUMNS, at, f"column `{column}` begins as a formula does, which a spreadsheet would run")
     absent = [column for column in required if column not in header]
     optional = [column for column in (DEFAULT_OF_ABSENT_COLUMN if tuned else ()) if column not in header]
     unknown = [column for column in header if column not in KNOWN_COLUMNS]

@@ -54,6 +54,8 @@ ALREADY_THERE = Rule(
 _BY_PRODUCTS = (".bak", "_bak", ".orig", ".rej", ".tmp", "~")
 _HEAD_BYTES = 1 << 16
 _MAX_LINE = 1 << 16
+_MAX_UNREADABLE = 100
+"""Lines of a log that are named where they cannot be read; more are counted."""
 
 
 @dataclass(frozen=True)
@@ -141,16 +143,21 @@ def _import_log(path: Path, name: str, declarations: Declarations) -> ImportResu
     misses: Counter[Key] = Counter()
     places: dict[Key, Place] = {}
     findings: list[Finding] = []
-    hits = 0
+    hits = unreadable = 0
     for number, text in _lines(path):
         lookup = parse_log_line(text)
         if isinstance(lookup, str):
-            findings.append(Finding(UNREADABLE_LOG_LINE, Place(name, number), lookup))
+            unreadable += 1
+            if unreadable <= _MAX_UNREADABLE:
+                findings.append(Finding(UNREADABLE_LOG_LINE, Place(name, number), lookup))
         elif isinstance(lookup, Lookup) and lookup.missed:
             misses[lookup.key] += 1
             places.setdefault(lookup.key, Place(name, number))
         elif lookup:
             hits += 1
+    if unreadable > _MAX_UNREADABLE:
+        more = f"{unreadable - _MAX_UNREADABLE} more lines about lookups cannot be read"
+        findings.append(Finding(UNREADABLE_LOG_LINE, Place(name), more))
     if not misses:
         if hits:
             return ImportResult(counts=(f"no lookup in it missed ({hits} found a row)",), findings=tuple(findings))

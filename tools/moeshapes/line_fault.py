@@ -8,6 +8,8 @@ from moeshapes.findings import Finding, Place
 from moeshapes.rule import Rule, Severity
 
 MAX_CELL = 4096
+MAX_LINE = 1 << 20
+"""Bytes: as many of the longest cells as a table may have columns."""
 _UNREADABLE = "AITER reads the file with pandas, which stops here or reads something else than was meant."
 
 TOO_LARGE = Rule(
@@ -71,6 +73,8 @@ BAD_TEXT = Rule(
 def text_fault(raw: bytes, place: Place) -> Finding | None:
     """What makes a line unreadable as text: its size, its bytes, quotes."""
     content = raw.rstrip(b"\r\n")
+    if len(content) > MAX_LINE:
+        return Finding(TOO_LARGE, place, f"the line has more than {MAX_LINE >> 20} MiB")
     try:
         text = content.decode()
     except UnicodeDecodeError as error:

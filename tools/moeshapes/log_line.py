@@ -11,7 +11,11 @@ from moeshapes.row import GFX_OF_CU_NUM, UNTUNED_COLUMNS, Key, UntunedRow
 MARK = "[fused_moe] using "
 """What every such line holds; others can be passed over without parsing."""
 
-_LINE = re.compile(r"\[fused_moe\] using ([12])stage(?: xbf16)? (.*?) ?for \(([^()]{1,2000})\)")
+_LINE = re.compile(
+    r"\[fused_moe\] using ([12])stage(?: xbf16)? "
+    r"((?:(?!\[fused_moe\]).)*?)"  # not past the next one: a line full of them would take the square of its length
+    r" ?for \(([^()]{1,2000})\)"
+)
 _PRINTED = re.compile(
     r"(\w+)/(\d+) token (\d+) (\d+)/(\d+)/(\d+)/(\d+) (\w+) (\w+) (\w+) (\w+) doweight_stage1=([01])", re.ASCII
 )

@@ -24,7 +24,8 @@ from moeshapes.hf_config import MAX_BYTES
 INDEX, SINGLE, CONFIG = "model.safetensors.index.json", "model.safetensors", "config.json"
 MAX_INDEX_BYTES = 256 << 20
 """Some five times the index of a model with half a million tensors."""
-_SHARD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*\.safetensors", re.ASCII)
+_SHARD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,200}\.safetensors", re.ASCII)
+"""No longer than file systems take."""
 _LENGTH = struct.Struct("<Q")
 """What a safetensors file begins with: the length of its header."""
 

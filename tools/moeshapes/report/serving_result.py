@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, prod
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,10 @@ from moeshapes.report.serving_rules import BAD_RESULT, FAILED_REQUESTS
 
 MAX_BYTES = 256 << 20
 """With --output-details and --save-detailed a result has every token's latency."""
+_LARGEST = 10**9
+"""Far more than the tokens of a request, the requests of a benchmark, or the GPUs of a server."""
+MAX_FINDINGS = 100
+"""What is read no further has nothing to do with a benchmark."""
 _SETTINGS = (
     *("backend", "endpoint_type", "dataset_name", "model_id", "tokenizer_id", "num_prompts"),
     *("request_rate", "burstiness", "max_concurrency", "ramp_up_strategy", "ramp_up_start_rps", "ramp_up_end_rps"),
@@ -68,6 +72,8 @@ def read_results(path: Path) -> tuple[list[Result], list[Finding]]:
     results: list[Result] = []
     findings: list[Finding] = []
     for place, value in _values(content, str(path)):
+        if len(findings) >= MAX_FINDINGS:
+            break
         found = _result(place, value)
         if isinstance(found, Result):
             results.append(found)
@@ -121,7 +127,7 @@ def _result_of(place: Place, value: Mapping[str, Any]) -> Result:
         place,
         input_len=_length(value, "random_input_len", tokens_in / completed),
         output_len=_length(value, "random_output_len", tokens_out / completed),
-        concurrency=None if bound is None else int(bound),
+        concurrency=None if bound is None else _count("max_concurrency", bound),
         throughput=throughput,
         tpot_ms=_positive(value, "median_tpot_ms"),
         gpus=_gpus(value.get(_SERVER)),
@@ -140,15 +146,24 @@ def _positive(value: Mapping[str, Any], name: str) -> float:
 def _length(value: Mapping[str, Any], name: str, mean: float) -> int:
     """Tokens a request: as the benchmark was told to draw them, else as they came out."""
     told = value.get(name) if str(value.get("dataset_name", "random")).startswith("random") else None
-    return round(mean) if told is None else int(told)
+    return round(mean) if told is None else _count(name, told)
+
+
+def _count(name: str, told: Any) -> int:
+    """A whole number. JSON has some that are no floats, which nothing could be compared with."""
+    number = int(told)
+    if not 0 <= number <= _LARGEST:
+        raise ValueError(f"{name} is {str(told)[:40]}")
+    return number
 
 
 def _gpus(server: object) -> int | None:
     """GPUs of an SGLang server: tensor times pipeline parallel ones, for each replica that has its own."""
     if not isinstance(server, dict) or not isinstance(server.get("tp_size"), int):
         return None
-    replicas = 1 if server.get("enable_dp_attention") else int(server.get("dp_size") or 1)
-    return int(server["tp_size"]) * int(server.get("pp_size") or 1) * replicas
+    replicas = 1 if server.get("enable_dp_attention") else server.get("dp_size")
+    factors = [_count(_SERVER, factor or 1) for factor in (server["tp_size"], server.get("pp_size"), replicas)]
+    return prod(factors)
 
 
 def _settings(value: Mapping[str, Any], completed: float) -> dict[str, str]:
