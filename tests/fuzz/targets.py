@@ -162,7 +162,13 @@ def serving(data: bytes, bench: Workbench) -> None:
     for other in (results, bench.sound_results):
         pairs, wrong = pair_up(Arm("before", tuple(results)), Arm("after", tuple(other)))
         check_findings(wrong)
-        shown = Serving(("before", "after"), tuple(pairs), 1 if (gpus := gpus_of(pairs)) is None else gpus, (Reference("MI300X", 1500.0),), {})
+        shown = Serving(
+            ("before", "after"),
+            tuple(pairs),
+            1 if (gpus := gpus_of(pairs)) is None else gpus,
+            (Reference("MI300X", 1500.0),),
+            {},
+        )
         check_printed(as_text(shown))
         check_markdown(as_markdown(shown))
 
