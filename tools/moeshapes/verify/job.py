@@ -11,7 +11,7 @@ from typing import Any
 from moeshapes.problem import Problem
 from moeshapes.verify.lookup import NO_LOOKUP, Lookup
 
-VERIFY, TIME = "verify", "time"
+VERIFY, TIME, SCREEN = "verify", "time", "screen"
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Job:
     `env` is the environment that serving sets: a library reads parts of it when it is imported, so that jobs of another
     one need another process. `lookup` is what the merged tables hold for the key beside the row. `weights` are drawn
     for None. `speed` asks for times too, beside those of the launch fields `replaced` where the row takes their place;
-    `task` TIME asks for nothing else.
+    `task` TIME asks for nothing else, SCREEN for a first look at the launch fields `candidates` (screen.screen).
     """
 
     id: str
@@ -55,6 +55,7 @@ class Job:
     speed: bool = False
     replaced: dict[str, Any] | None = None
     task: str = VERIFY
+    candidates: tuple[dict[str, Any], ...] = ()
 
     @property
     def layer_key(self) -> str:
@@ -73,4 +74,5 @@ class Job:
         lookup = Lookup(**{name: tuple(cells) for name, cells in data["lookup"].items()})
         counts, problem = tuple(data["counts"]), Problem.from_json(data["problem"])
         weights = None if data["weights"] is None else Weights(**data["weights"])
-        return cls(**{**data, "counts": counts, "problem": problem, "lookup": lookup, "weights": weights})
+        plain = {"counts": counts, "problem": problem, "lookup": lookup, "weights": weights}
+        return cls(**{**data, **plain, "candidates": tuple(data["candidates"])})

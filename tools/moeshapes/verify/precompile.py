@@ -61,6 +61,7 @@ def launches_of(job: Job) -> Iterator[dict[str, Any] | None]:
     yield from (job.launch, None)
     if job.replaced is not None:
         yield job.replaced
+    yield from job.candidates
 
 
 def _name(task: Task) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from moeshapes.backends.base import Arm, Backend
+from moeshapes.backends.base import Arm, Backend, Prepared
 from moeshapes.quant import Quantised
 from moeshapes.verify.capture import GpuLab
 from moeshapes.verify.check import LayerCache
@@ -30,27 +31,56 @@ def time_row(job: Job, backend: Backend, cache: LayerCache, ready: Callable[[], 
     Each comparison and the noise hold a timing.Pass. `ready` is called once everything is built and warm. Raises
     NotRunAsNamedError where other kernels ran than the row names.
     """
-    layer, prepared = cache.get(job, backend)
-    tokens = job.counts[0]
-    calls = rotated(draw_production_calls(layer, tokens, job.seed + tokens, CALLS), layer.problem.expert)
-    reuse = reuse_bytes(calls, expert_bytes(layer))
-    wanted = 2 * last_level_cache()
-    copies = min(CALLS, math.ceil(wanted / reuse)) if reuse < wanted else 1
-    laid_out = [prepared, *(backend.prepare(layer) for _ in range(copies - 1))]
+    serving = Serving.of(job, backend, cache)
     launches = {"row": job.launch, "baseline": None, **({"replaced": job.replaced} if job.replaced else {})}
-    arms = {name: [each.arm(launch, job.token, job.lookup) for each in laid_out] for name, launch in launches.items()}
-    runs = [[(each[n % copies], call) for n, call in enumerate(calls)] for each in arms.values()]
+    arms = {name: serving.runs(launch) for name, launch in launches.items()}
+    runs = list(arms.values())
     warm_up(runs)
     ready()
     others = [name for name in arms if name != "row"]
     *passes, noise = compare(GpuLab(runs, job.seed), len(others), CALLS, BUDGET_S * len(others))
-    arms["row"][0].launched()
+    arms["row"][0][0].launched()
     compared = [
-        {"against": name, "launched": arms[name][0].launched(), "pass": found.as_json()}
+        {"against": name, "launched": arms[name][0][0].launched(), "pass": found.as_json()}
         for name, found in zip(others, passes, strict=True)
     ]
-    reached = reuse * copies
-    return {"tokens": tokens, "calls": CALLS, "reuse_bytes": reached, "comparisons": compared, "noise": noise.as_json()}
+    return {
+        "tokens": job.counts[0],
+        "calls": CALLS,
+        "reuse_bytes": serving.reuse_bytes,
+        "comparisons": compared,
+        "noise": noise.as_json(),
+    }
+
+
+@dataclass(frozen=True)
+class Serving:
+    """CALLS calls of a job's largest token count that find no weights in a cache, as serving's do.
+
+    Each has a routing and activations of its own, and takes its turn on copies of the weights, as many as it needs
+    until what is read between two reads of one expert is twice the last-level cache.
+    """
+
+    job: Job
+    calls: Sequence[Call]
+    laid_out: Sequence[Prepared]
+    reuse_bytes: int
+
+    @classmethod
+    def of(cls, job: Job, backend: Backend, cache: LayerCache) -> Serving:
+        layer, prepared = cache.get(job, backend)
+        tokens = job.counts[0]
+        calls = rotated(draw_production_calls(layer, tokens, job.seed + tokens, CALLS), layer.problem.expert)
+        reuse = reuse_bytes(calls, expert_bytes(layer))
+        wanted = 2 * last_level_cache()
+        copies = min(CALLS, math.ceil(wanted / reuse)) if reuse < wanted else 1
+        laid_out = [prepared, *(backend.prepare(layer) for _ in range(copies - 1))]
+        return cls(job, calls, laid_out, reuse * copies)
+
+    def runs(self, launch: Mapping[str, Any] | None) -> list[tuple[Arm, Call]]:
+        """The calls, each with the arm of these launch fields on the weights whose turn it is."""
+        arms = [each.arm(launch, self.job.token, self.job.lookup) for each in self.laid_out]
+        return [(arms[number % len(arms)], call) for number, call in enumerate(self.calls)]
 
 
 def warm_up(runs: Sequence[Sequence[tuple[Arm, Call]]]) -> None:

@@ -20,7 +20,7 @@ import torch
 from moeshapes.backends.base import Backend
 from moeshapes.verify.check import LayerCache, check
 from moeshapes.verify.gpus import describe
-from moeshapes.verify.job import TIME, VERIFY, Job
+from moeshapes.verify.job import SCREEN, TIME, VERIFY, Job
 from moeshapes.verify.site import PRODUCTION
 
 
@@ -79,7 +79,10 @@ def serve(jobs: TextIO, answers: TextIO, backend_of: Callable[[str], Backend]) -
 
 
 def _done(job: Job, backend: Backend, cache: LayerCache, answer: Callable[..., None]) -> dict[str, Any]:
-    """The result of check, and `timing`, speed.time_row's, where that is asked for and the row computes right."""
+    """The result of check, and `timing`, speed.time_row's, where that is asked for and the row computes right.
+
+    Of a screening, screen.screen's.
+    """
     result: dict[str, Any] = {}
     if job.task == VERIFY:
         result = check(job, backend, cache, lambda: answer(step=job.id), lambda: answer(ready=job.id))
@@ -88,6 +91,10 @@ def _done(job: Job, backend: Backend, cache: LayerCache, answer: Callable[..., N
         from moeshapes.verify.speed import time_row
 
         result["timing"] = time_row(job, backend, cache, lambda: answer(ready=job.id))
+    if job.task == SCREEN:
+        from moeshapes.verify.screen import screen
+
+        result = screen(job, backend, cache, lambda: answer(ready=job.id))
     return result | {"emulated": backend.emulated, "device": _device(job.device)}
 
 
