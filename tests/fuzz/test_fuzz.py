@@ -27,7 +27,7 @@ from moeshapes.table import BYTE_ORDER_MARK
 from process import run_python
 
 TESTS = Path(__file__).parent.parent
-MUTATIONS = 100
+MUTATIONS = 50
 LONGEST_S, MOST_MIB = 10.0, 900
 
 

@@ -1,0 +1,75 @@
+"""What fuzzing found, each with what is done about it; the inputs themselves are in the corpus."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from fuzz.bench import Workbench
+from moeshapes.adopt import adopt
+from moeshapes.findings import Finding, Place, printable, render
+from moeshapes.importer import import_file
+from moeshapes.log_line import MARK
+from moeshapes.report.serving_result import MAX_FINDINGS, read_results
+from moeshapes.report.trace_file import Trace, read_trace
+from moeshapes.table import BYTE_ORDER_MARK, parse_table, read_tuned_rows
+from serving_samples import sglang, trace
+from small_repository import TABLE, tuned_line
+from table_text import text, write
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Workbench:
+    return Workbench(tmp_path)
+
+
+def test_runners_see_no_command() -> None:
+    finding = Finding(BYTE_ORDER_MARK, Place("::error::x_tuned_fmoe.csv"), "a ##[add-mask]e")
+    first, _ = render([finding], "text").splitlines()
+    assert first.startswith("./::error::x_tuned_fmoe.csv: error MOE103 a #\\x23[add-mask]e")
+    (shown,) = json.loads(render([finding], "json"))
+    assert shown["message"] == finding.message
+    assert "##[" not in render([finding], "json") + render([finding], "github")
+    assert printable("a # [b] ## c") == "a # [b] ## c"
+
+
+def test_formulas_do_not_reach_our_tables(bench: Workbench) -> None:
+    tuned = parse_table(text(tuned_line(8, _tag="=1+1")), TABLE)
+    (finding,) = tuned.findings
+    assert finding.message == "`_tag` is `=1+1`, not plain text: a spreadsheet would run it"
+    assert adopt(tuned, read_tuned_rows(tuned), "a note", bench.root, bench.declarations).written == ()
+
+
+def test_a_log_of_broken_lines_is_counted(bench: Workbench) -> None:
+    path = bench.write("build/server.log", (MARK.encode() + b"\n") * 150)
+    *named, last, nothing = import_file(path, "server.log", "", bench.declarations).findings
+    assert len(named) == 100
+    assert last.message == "50 more lines about lookups cannot be read"
+    assert nothing.rule.name == "nothing-to-import"
+
+
+def test_what_is_no_result_is_read_no_further(tmp_path: Path) -> None:
+    assert len(read_results(write(tmp_path / "a.jsonl", b"{}\n" * 1000))[1]) == MAX_FINDINGS
+
+
+@pytest.mark.parametrize("name", ["random_input_len", "random_output_len", "max_concurrency"])
+def test_numbers_that_are_no_floats_are_no_lengths(tmp_path: Path, name: str) -> None:
+    for wrong in (10**400, -1):
+        _, (finding,) = read_results(write(tmp_path / "a.json", json.dumps(sglang(2000.0, **{name: wrong})).encode()))
+        assert name in finding.message
+
+
+def test_numbers_that_are_no_floats_are_no_times(tmp_path: Path) -> None:
+    events = json.loads(write_trace(tmp_path))["traceEvents"]
+    sound = read_trace(write(tmp_path / "a.json", json.dumps(events).encode()))
+    events.append({**events[2], "ts": 10**400})
+    spoiled = read_trace(write(tmp_path / "a.json", json.dumps(events).encode()))
+    assert isinstance(sound, Trace)
+    assert spoiled == sound
+
+
+def write_trace(folder: Path) -> str:
+    return gzip.decompress(trace(folder / "trace.gz", 40.0).read_bytes()).decode()
