@@ -25,6 +25,7 @@ COMMANDS = {
     "coverage": "which declared token buckets the tuned tables serve",
     "adopt": "bring measured rows into the tuned tables",
     "select": "judge a tuner's best candidates, and adopt the fastest that is right",
+    "tune": "search the portable kernels' candidates, and adopt the fastest that is proven",
     "verify": "judge tuned rows and declared uses against a reference",
     "gate": "what blocks a pull request: collisions, new lint errors, rows without evidence",
     "records": "the verifier's committed records: remove those of rows that are gone",

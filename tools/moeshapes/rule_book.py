@@ -29,6 +29,7 @@ MODULES = (
     "select.faults",
     "shape_draft",
     "surplus",
+    "tune.faults",
     "waiver",
 )
 """Modules that, with what they import, define every rule. A test compares them with the package."""

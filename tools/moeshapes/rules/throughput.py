@@ -65,6 +65,12 @@ def bandwidths(shape: UntunedRow, us: float) -> tuple[float, ...]:
     return tuple((tokens * (size[a] + 2) + weights * size[w]) / us / 1e3 for size in sizes)
 
 
+def throughput_cells(shape: UntunedRow, us: float) -> tuple[str, str]:
+    """tflops and bw of a row as the tuner writes them; bw is empty where a format has no known size."""
+    bandwidth = bandwidths(shape, us)
+    return f"{flops(shape) / us / 1e6:.2f}", f"{bandwidth[0]:.2f}" if bandwidth else ""
+
+
 def _measured_at(subject: Subject, tflops: float) -> str:
     """The token count whose tflops the row has, where that is a bucket."""
     row = subject.row

@@ -11,11 +11,10 @@ from itertools import islice
 from moeshapes.expand import Declarations
 from moeshapes.findings import Place
 from moeshapes.kernel_name import KernelName, parse
-from moeshapes.roofline import flops
 from moeshapes.row import Key, TunedRow
 from moeshapes.rule import Severity
 from moeshapes.rules import lint_rows
-from moeshapes.rules.throughput import bandwidths
+from moeshapes.rules.throughput import throughput_cells
 from moeshapes.select.profile import ONE_STAGE_OF_BF16, STAGE1, STAGE2, Profile, Timed
 
 MOST_TRIED = 20_000
@@ -205,7 +204,7 @@ def _row(first: Timed | None, second: Timed | None) -> TunedRow:
     assert some is not None
     us1, us2 = (round(timed.us, _DECIMALS) if timed else 0.0 for timed in (first, second))
     us = round(us1 + us2, _DECIMALS) or some.us
-    bandwidth = bandwidths(some.key.shape, us)
+    tflops, bw = throughput_cells(some.key.shape, us)
     return TunedRow(
         key=some.key,
         tag="",
@@ -221,8 +220,8 @@ def _row(first: Timed | None, second: Timed | None) -> TunedRow:
         run_1stage=some.stage not in (STAGE1, STAGE2),
         xbf16=int(some.stage == ONE_STAGE_OF_BF16),
         flat=0 if some.stage in (STAGE1, STAGE2) else some.flat,
-        tflops=f"{flops(some.key.shape) / us / 1e6:.2f}",
-        bw=f"{bandwidth[0]:.2f}" if bandwidth else "",
+        tflops=tflops,
+        bw=bw,
         place=some.place,
     )
 

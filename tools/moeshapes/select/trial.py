@@ -44,8 +44,8 @@ class Tried:
 
         Both ran by turns in one process. The tuner's own times say less: they hold other work for other kernels.
         """
-        ratios = [log(found["ratio"]) for each in self.verified for found in _passes(each, "baseline")]
-        return exp(fmean(ratios)) if ratios and all(_passes(each, "baseline") for each in self.verified) else None
+        ratios = [log(found["ratio"]) for each in self.verified for found in passes_of(each, "baseline")]
+        return exp(fmean(ratios)) if ratios and all(passes_of(each, "baseline") for each in self.verified) else None
 
     @property
     def why_lost(self) -> str:
@@ -71,7 +71,8 @@ def _comparisons(verified: Verified) -> Sequence[Mapping[str, Any]]:
     return speed["comparisons"] if speed else ()
 
 
-def _passes(verified: Verified, against: str) -> list[Mapping[str, Any]]:
+def passes_of(verified: Verified, against: str) -> list[Mapping[str, Any]]:
+    """What each process timed of the row against `baseline` or `replaced`; nothing where it was not."""
     return [found for each in _comparisons(verified) if each["against"] == against for found in each["passes"]]
 
 
