@@ -62,10 +62,16 @@ def read_space(path: Path | None = None) -> tuple[Space | None, list[Finding]]:
         document, findings = parse_document(content, _SHIPPED)
     else:
         document, findings = load_document(path, str(path))
-    if document is None:
+    if document is None or has_errors(findings):
         return None, findings
-    value, wrong = check_schema(document, "space")
-    findings += [*wrong, *_tier_faults(document, value.get("tiers", ()))]
+    space, wrong = space_of(document)
+    return space, findings + wrong
+
+
+def space_of(document: Document) -> tuple[Space | None, list[Finding]]:
+    """The space that a document is, and what is wrong with it."""
+    value, findings = check_schema(document, "space")
+    findings += _tier_faults(document, value.get("tiers", ()))
     return (None, findings) if has_errors(findings) else (_space(value), findings)
 
 
