@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from moeshapes.table import read_table, read_tuned_rows
 from moeshapes.tune.budget import Budget
 from moeshapes.verify.gpus import NO_GPUS, Gpu
 from moeshapes.verify.job import Job
+from moeshapes.verify.pool import Pool
 from process import run_moeshapes
 from small_repository import PORTABLE_TABLE
 from tuning import SPACE, Lab, first, plain_us, second, write_tiny
@@ -252,6 +254,30 @@ def test_a_budget_ends_the_search_and_a_second_run_goes_on(
     assert tune(lab).returncode == 0
     assert once_a_bucket(lab.screened)
     assert set(pairs(tmp_path)) == {1, 8}
+
+
+def test_workers_that_die_are_replaced_and_asked_for_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_tiny(tmp_path)
+    notes, worker = tmp_path / "notes", Path(__file__).parent.parent / "tuning_worker.py"
+    monkeypatch.setenv("TUNING_NOTES", str(notes))
+    monkeypatch.setenv("TUNING_KILLER", first(64, 3))
+    monkeypatch.setenv("PYTHONPATH", str(worker.parent))
+    monkeypatch.setattr(tune_command, "local_gpus", lambda: local(gpu(board="NVIDIA H200")))
+
+    def pool(gpus: Sequence[Gpu], limit_s: float) -> Pool:
+        return Pool(1, 1, limit_s, lambda threads, index: [sys.executable, str(worker)], gpus)
+
+    monkeypatch.setattr(tune_command, "local_pool", pool)
+    space = str(tmp_path / "space.yaml")
+    done = run_moeshapes("tune", SHAPE, "--tokens", "8", "--space", space, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "not tried: 1 × the worker was killed by SIGSEGV" in done.stdout
+    assert pairs(tmp_path)[8] == (first(64, 3, "_fp4"), second(128, 3))
+    assert notes.read_text().splitlines() == [
+        *("screen 8", "screen 4", "screen 4", "screen 2", "screen 2", "screen 1", "screen 1"),
+        "screen 4",
+        *["verify 0"] * 3,
+    ]
 
 
 # --- what is asked for
