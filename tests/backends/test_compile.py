@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +19,7 @@ from moeshapes.backends.base import UnsupportedRowError
 from moeshapes.problem import Activation, Problem
 from moeshapes.recipe import RECIPES, QType
 from moeshapes.workload import Layer, draw_calls, draw_layer
+from process import environment
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
@@ -128,3 +133,22 @@ def test_every_kernel_is_compiled_and_none_is_run(monkeypatch: pytest.MonkeyPatc
 def test_what_no_kernel_computes_is_refused() -> None:
     with pytest.raises(UnsupportedRowError):
         compile_row(problem("int8"), None, 8, (8,))
+
+
+def test_rows_are_compiled_for_a_gpu_that_is_not_there(tmp_path: Path) -> None:
+    from compiled import ROWS
+    from moeshapes.kernel_name import parse
+    from moeshapes.tune.candidates import pipeline_bytes
+
+    script = Path(__file__).parent.parent / "compiled.py"
+    own_cache = {**environment(), "TRITON_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, str(script), *ROWS], capture_output=True, text=True, check=False, env=own_cache
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    for recipe, names in ROWS.items():
+        assert found[recipe]["names"] == list(names)
+        parsed = [kernel for name in names if (kernel := parse(name))]
+        least = [pipeline_bytes(kernel, RECIPES[recipe]) for kernel in parsed]
+        assert all(0.5 * real <= low <= real for low, real in zip(least, found[recipe]["shared"], strict=True))

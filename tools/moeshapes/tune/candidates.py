@@ -17,7 +17,7 @@ from moeshapes.tune.space import Space, Tier, Tile
 Pair = tuple[str, str]
 """Names of both stages: all that tells one portable row of a key from another."""
 _BITS = {Format.BF16: 16, Format.FP8: 8, Format.FP4: 4}
-_MX_BLOCK, _LANES = 32, 32
+_LANES = 32
 _MATRICES = {1: 2, 2: 1}
 """That a tile of a stage multiplies with: gate and up, then one."""
 
@@ -86,12 +86,10 @@ def _fitting(space: Space, key: Key, recipe: Recipe, denied: Sequence[Deny], row
 
 
 def pipeline_bytes(kernel: KernelName, recipe: Recipe) -> int:
-    """Of a tile's operands that are under way at once, at the least: one step fewer than it has stages."""
+    """Of a tile's operands that are under way at once, at the least: one step fewer than it has stages, no scales."""
     rows, n, k = (size or 0 for size in (kernel.tile_m, kernel.tile_n, kernel.tile_k))
     columns = _MATRICES[kernel.stage or 1] * n
     step = (rows * _BITS[recipe.a] + columns * _BITS[recipe.w]) * k // 8
-    if recipe.q_type is QType.PER_1X32:
-        step += columns * (k // _MX_BLOCK) + (rows * (k // _MX_BLOCK) if recipe.quantises_activations else 0)
     return max((kernel.stages or 0) - 1, 1) * step
 
 
