@@ -17,7 +17,7 @@ from moeshapes.problem import Activation, Problem
 from moeshapes.recipe import RECIPES, QType
 from moeshapes.verify.check import LayerCache, check
 from moeshapes.verify.gpus import describe
-from moeshapes.verify.job import Job
+from moeshapes.verify.job import EVERY_EXPERT, Job
 from moeshapes.verify.plan import counts_of
 from moeshapes.verify.runs import A
 from moeshapes.workload import Layer, draw_calls, draw_layer
@@ -30,7 +30,6 @@ WITH_KERNELS = tuple(name for name, recipe in RECIPES.items() if not why_no_kern
 LIES = tuple(WAYS)
 _TILE = "t16x64x128_w4_s2"
 """64 columns, so that tiles of padded columns alone can be left out."""
-_ALL_DISTINCT = 1 << 62
 _CLAMPED_SILU = Activation("silu", limit=10.0)
 """Swiglu with its limit of 7 saturates at 56: 448 / 8, where an e8m0 scale changes, and 16 times 3.5, halfway between
 two fp4 codes. An epilogue that quantises from fp32 may round all saturated values either way, so that the limit is wide
@@ -100,7 +99,7 @@ class PortableBench:
     @classmethod
     def of(cls, recipe: str, trial: Trial, seed: int) -> PortableBench:
         token = 8 if trial.on_gpu else 2
-        drawn = job(trial.problem(recipe, seed), None, seed, token, _ALL_DISTINCT)
+        drawn = job(trial.problem(recipe, seed), None, seed, token, EVERY_EXPERT)
         gpu = describe(0).kind if trial.on_gpu else ""
         wanted = replace(drawn, backend="portable", device=trial.device, gpu=gpu)
         layer = draw_layer(wanted.problem, seed, torch.device(trial.device), wanted.max_elements)

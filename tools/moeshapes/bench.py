@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import resource
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -22,7 +21,8 @@ from moeshapes import oracle
 from moeshapes.activation import activate
 from moeshapes.problem import Activation, Problem
 from moeshapes.quant import MX_BLOCK, e8m0_decode
-from moeshapes.verify.child import child_environment
+from moeshapes.verify.child import printed_by
+from moeshapes.verify.job import EVERY_EXPERT
 from moeshapes.workload import Call, Layer, draw_calls, draw_layer
 
 PROBLEM = Problem(
@@ -102,11 +102,7 @@ CONTENDERS: dict[str, Callable[[Layer, Call], Tensor]] = {
 
 def measure(contender: str) -> Figure:
     """Runs a contender in a process of its own. Raises RuntimeError where that process fails, as for lack of memory."""
-    command = [sys.executable, "-m", "moeshapes.bench", contender]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=child_environment())
-    if done.returncode:
-        raise RuntimeError(f"{contender}: status {done.returncode}\n{done.stderr[-2000:]}")
-    return Figure(**json.loads(done.stdout))
+    return Figure(**json.loads(printed_by("bench", contender)))
 
 
 def needed_gib(contender: str) -> float:
@@ -128,7 +124,7 @@ def available_gib() -> float:
 def main() -> None:
     contender = sys.argv[1]
     with torch.inference_mode():
-        layer = draw_layer(PROBLEM, SEED, torch.device("cpu"), max_elements=sys.maxsize)
+        layer = draw_layer(PROBLEM, SEED, torch.device("cpu"), max_elements=EVERY_EXPERT)
         call = draw_calls(layer, TOKENS, SEED)[0]
         started = time.perf_counter()
         output = CONTENDERS[contender](layer, call)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import statistics
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -22,12 +21,14 @@ from torch import Tensor
 from moeshapes.backends.base import Arm
 from moeshapes.backends.portable.backend import PortableArm, PortableBackend
 from moeshapes.backends.portable.sorting import sort_slots
-from moeshapes.problem import Activation, Problem
+from moeshapes.bench import PROBLEM
+from moeshapes.problem import Problem
 from moeshapes.verify.capture import GpuLab
-from moeshapes.verify.child import child_environment
-from moeshapes.verify.speed import CALLS, rotated, warm_up
+from moeshapes.verify.child import printed_by
+from moeshapes.verify.job import EVERY_EXPERT
+from moeshapes.verify.speed import CALLS, serving_calls, warm_up
 from moeshapes.verify.timing import FASTER, SAME, SLOWER, Graph, compare, interval
-from moeshapes.workload import Call, draw_layer, draw_production_calls
+from moeshapes.workload import Call, draw_layer
 
 SEED = 1
 IDENTICAL, PLANTED = 72, 40
@@ -47,23 +48,11 @@ class Sized:
     alone: bool = False
 
 
-_LARGE = Problem(
-    model_dim=5120,
-    inter_dim=640,
-    expert=385,
-    topk=7,
-    recipe_name="a8w4",
-    fnuz=False,
-    activation=Activation("silu", limit=10.0),
-    intermediate_pad=64,
-    interleave=True,
-    shared_experts=1,
-)
-_SMALL = replace(_LARGE, model_dim=2048, inter_dim=512, expert=16, topk=2, intermediate_pad=0, shared_experts=0)
+_SMALL = replace(PROBLEM, model_dim=2048, inter_dim=512, expert=16, topk=2, intermediate_pad=0, shared_experts=0)
 SIZES = (
     Sized(replace(_SMALL, recipe_name="bf16"), 4, alone=True),
     Sized(replace(_SMALL, model_dim=5120), 8),
-    Sized(_LARGE, 12),
+    Sized(PROBLEM, 12),
 )
 
 
@@ -114,9 +103,9 @@ def timing_rows() -> list[list[str]]:
 
 
 def _lab(sized: Sized) -> SlowedLab:
-    layer = draw_layer(sized.problem, SEED, torch.device("cuda"), max_elements=sys.maxsize)
+    layer = draw_layer(sized.problem, SEED, torch.device("cuda"), max_elements=EVERY_EXPERT)
     arm = PortableBackend().prepare(layer).arm(None, sized.tokens)
-    calls = rotated(draw_production_calls(layer, sized.tokens, SEED, CALLS), sized.problem.expert)
+    calls = serving_calls(layer, sized.tokens, SEED)
     runs: list[tuple[Arm, Call]] = [(StageOneAlone(arm, call) if sized.alone else arm, call) for call in calls]
     warm_up([runs])
     return SlowedLab([runs, runs], SEED)
@@ -179,11 +168,7 @@ def _study(name: str, protocol: str, number: int, once: Callable[[], tuple[str, 
 
 def part(name: str, root: Path) -> list[list[str]]:
     """A part's rows, from a process of its own. Raises RuntimeError where that process fails."""
-    command = [sys.executable, "-m", "moeshapes.bench_gpu", name, str(root)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=child_environment())
-    if done.returncode:
-        raise RuntimeError(f"{name}: status {done.returncode}\n{done.stderr[-2000:]}")
-    rows: list[list[str]] = json.loads(done.stdout.splitlines()[-1])
+    rows: list[list[str]] = json.loads(printed_by("bench_gpu", name, str(root)).splitlines()[-1])
     return rows
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,9 +19,10 @@ from moeshapes.repository import load_declarations
 from moeshapes.row import TunedRow
 from moeshapes.verify.capture import GpuLab
 from moeshapes.verify.gpus import describe
-from moeshapes.verify.speed import CALLS, expert_bytes, rotated, warm_up
+from moeshapes.verify.job import EVERY_EXPERT
+from moeshapes.verify.speed import CALLS, expert_bytes, serving_calls, warm_up
 from moeshapes.verify.subjects import shipped_rows
-from moeshapes.workload import Call, Layer, draw_layer, draw_production_calls
+from moeshapes.workload import Call, Layer, draw_layer
 
 SEED = 1
 KERNEL_HEADERS = (
@@ -30,7 +30,7 @@ KERNEL_HEADERS = (
 )  # fmt: skip
 _COPIED = 1 << 31
 _MATMUL = 8192
-_ROWS_TILE, _BYTES_TILE = 32, 256
+_ROWS_TILE = 32
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -79,7 +79,7 @@ def kernel_rows(root: Path) -> list[list[str]]:
         use = declarations.uses_of(row)[0]
         if use.id not in layers:
             layers.clear()
-            layer = draw_layer(problem_of(row.key, use), SEED, torch.device("cuda"), max_elements=sys.maxsize)
+            layer = draw_layer(problem_of(row.key, use), SEED, torch.device("cuda"), max_elements=EVERY_EXPERT)
             layers[use.id] = layer, PortableBackend().prepare(layer)
         found.append(_measured(row, use.id, *layers[use.id], copied, matmul))
     return found
@@ -89,7 +89,7 @@ def _measured(
     row: TunedRow, use: str, layer: Layer, prepared: PortableLayer, copied: float, matmul: float
 ) -> list[str]:
     problem, tokens = layer.problem, row.key.shape.token
-    calls = rotated(draw_production_calls(layer, tokens, SEED, CALLS), problem.expert)
+    calls = serving_calls(layer, tokens, SEED)
     us = _call_us(prepared, row, calls)
     hit = statistics.fmean(len(call.topk_ids.unique()) for call in calls)
     read = hit * expert_bytes(layer)

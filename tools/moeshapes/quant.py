@@ -101,6 +101,23 @@ def weight_spec(recipe: Recipe, fnuz: bool) -> Spec:
     return Spec(recipe.w, recipe.q_type, fnuz)
 
 
+def code_dtype(spec: Spec) -> torch.dtype:
+    """The type that codes are stored in: of four bits, two in a byte."""
+    plain = {Format.FP8: fp8_dtype(spec.fnuz), Format.INT8: torch.int8, Format.BF16: torch.bfloat16}
+    return plain.get(spec.number, torch.uint8)
+
+
+def weight_scale_shape(spec: Spec, rows: int, k: int) -> tuple[int, ...] | None:
+    """The shape of the scales of a weight matrix `[rows, k]`; None where it has none."""
+    return {
+        QType.NO: None,
+        QType.PER_TENSOR: (1,),
+        QType.PER_TOKEN: (rows, 1),
+        QType.PER_1X128: (rows // WIDE_BLOCK, k // WIDE_BLOCK),
+        QType.PER_1X32: (rows, k // MX_BLOCK),
+    }[spec.q_type]
+
+
 def quantise(x: Tensor, spec: Spec) -> Quantised:
     """Quantises `x` `[..., K]` (any float dtype; values are taken in fp32).
 

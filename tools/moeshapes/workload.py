@@ -15,7 +15,16 @@ import torch
 from torch import Tensor
 
 from moeshapes.problem import Problem
-from moeshapes.quant import Quantised, Spec, fp4_encode, fp8_dtype, largest, pack_nibbles, weight_spec
+from moeshapes.quant import (
+    Quantised,
+    Spec,
+    code_dtype,
+    fp4_encode,
+    largest,
+    pack_nibbles,
+    weight_scale_shape,
+    weight_spec,
+)
 from moeshapes.recipe import Format, QType
 
 POOL_PRIMES = (31, 13, 7, 5, 3)
@@ -167,7 +176,7 @@ def _draw_codes(rows: int, k: int, spec: Spec, generator: torch.Generator) -> Te
         pairs = torch.cartesian_prod(nibbles, nibbles)
         index = torch.randint(0, 65536, (rows * k // 2,), generator=generator, device=device, dtype=torch.int32)
         return pack_nibbles(pairs).flatten().index_select(0, index).reshape(rows, k // 2)
-    dtype = {Format.FP8: fp8_dtype(spec.fnuz), Format.INT8: torch.int8, Format.BF16: torch.bfloat16}[spec.number]
+    dtype = code_dtype(spec)
     table = (values.round() if dtype is torch.int8 else values).to(dtype)
     index = torch.randint(0, 256, (rows * k,), generator=generator, device=device, dtype=torch.int32)
     as_stored = table.view(torch.int16 if dtype is torch.bfloat16 else torch.uint8)
@@ -179,19 +188,13 @@ def _draw_scales(rows: int, k: int, live_k: int, spec: Spec, generator: torch.Ge
     """Scales that give the matrix a gain of about one, within a factor of two of one another."""
     base = 1.0 / (_code_std(spec) * live_k**0.5)
     device = generator.device
-    if spec.q_type is QType.PER_1X32 and spec.number is not Format.INT4:
-        exponent = round(torch.tensor(base).log2().item()) + 127
-        jitter = torch.randint(-1, 2, (rows, k // 32), generator=generator, device=device)
-        return (exponent + jitter).to(torch.uint8)
-    shape = {
-        QType.NO: None,
-        QType.PER_TENSOR: (1,),
-        QType.PER_TOKEN: (rows, 1),
-        QType.PER_1X128: (rows // 128, k // 128),
-        QType.PER_1X32: (rows, k // 32),
-    }[spec.q_type]
+    shape = weight_scale_shape(spec, rows, k)
     if shape is None:
         return None
+    if spec.q_type is QType.PER_1X32 and spec.number is not Format.INT4:
+        exponent = round(torch.tensor(base).log2().item()) + 127
+        jitter = torch.randint(-1, 2, shape, generator=generator, device=device)
+        return (exponent + jitter).to(torch.uint8)
     scales: Tensor = base * (0.6 + 0.8 * torch.rand(shape, generator=generator, device=device))
     return scales.to(torch.bfloat16) if spec.number is Format.INT4 else scales
 

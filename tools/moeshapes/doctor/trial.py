@@ -9,7 +9,7 @@ from moeshapes.problem import Activation, Problem
 from moeshapes.recipe import fp8_is_fnuz
 from moeshapes.verify.evidence import FAIL
 from moeshapes.verify.gpus import Gpu
-from moeshapes.verify.job import Job
+from moeshapes.verify.job import EVERY_EXPERT, Job
 from moeshapes.verify.pool import Pool, default_command
 from moeshapes.verify.site import PRODUCTION
 
@@ -17,7 +17,6 @@ _LIMIT_S = 1800.0
 """AITER compiles what it calls for the first time."""
 _TOKENS = 16
 _SEED = 1
-_EVERY_EXPERT = 1 << 40
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def trial_job(gpu: Gpu) -> Job:
         backend=PRODUCTION,
         device="cuda",
         seed=_SEED,
-        max_elements=_EVERY_EXPERT,
+        max_elements=EVERY_EXPERT,
         thorough=False,
         gpu=gpu.kind,
     )

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from moeshapes.backends.base import Arm
-from moeshapes.verify.poison import Pattern, Poison
+from moeshapes.verify.poison import Pattern, poisoned
 from moeshapes.workload import Call
 
 _SPIN_CYCLES = 200_000
@@ -37,12 +37,8 @@ class CapturedCall:
     def __init__(self, arm: Arm, example: Call, pattern: Pattern | None) -> None:
         self.inputs = Call(example.activations.clone(), example.topk_ids.clone(), example.topk_weights.clone())
         self.graph = torch.cuda.CUDAGraph()
-        with arm.activate(), capturing(self.graph):
-            if pattern is None:
-                self.output = arm.run(self.inputs)
-            else:
-                with Poison(pattern):
-                    self.output = arm.run(self.inputs)
+        with arm.activate(), capturing(self.graph), poisoned(pattern):
+            self.output = arm.run(self.inputs)
 
     def run(self, call: Call) -> Tensor:
         """The output for a call of as many tokens as the example had, in memory of its own."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +16,7 @@ from moeshapes.problem import Problem
 from moeshapes.verify.capture import CapturedCall, give_back_memory
 from moeshapes.verify.job import Job
 from moeshapes.verify.numerics import PROTOCOL, Judgement, Target, by_token, judge, worst_of
-from moeshapes.verify.poison import Pattern, Poison
+from moeshapes.verify.poison import Pattern, poisoned
 from moeshapes.verify.runs import REPLAYS, A, Replays, Run
 from moeshapes.verify.source import layer_of
 from moeshapes.verify.trial import Trial, runs_at, trials_of
@@ -25,8 +24,8 @@ from moeshapes.workload import Call, Layer, draw_calls
 
 _SENTINEL = 1.0
 _ROWS_AFTER = 3
-_BASELINE_RUNS = 3
 """Rows past the last token in an out buffer, which must come back as they were."""
+_BASELINE_RUNS = 3
 
 
 @dataclass
@@ -50,12 +49,13 @@ class LayerCache:
 class _Seen:
     """What the runs of one token count showed."""
 
-    judgements: list[tuple[int, Judgement]] = field(default_factory=list)
+    judgements: list[Judgement] = field(default_factory=list)
     repeats: list[Tensor] = field(default_factory=list)
     overwritten: bool = False
 
     def failures(self) -> list[tuple[int, Judgement]]:
-        return [(number, judgement) for number, judgement in self.judgements if not judgement.passed]
+        """With their numbers, from 1."""
+        return [(number, each) for number, each in enumerate(self.judgements, start=1) if not each.passed]
 
 
 def check(
@@ -153,7 +153,7 @@ def _replay_all(arm: Arm, captured: Sequence[Replays], trial: Trial, seen: _Seen
 
 def _judge(output: Tensor, index: int, poison: Pattern | None, trial: Trial, seen: _Seen) -> None:
     target = trial.targets[index]
-    seen.judgements.append((len(seen.judgements) + 1, judge(output, target)))
+    seen.judgements.append(judge(output, target))
     if poison is None and index == A:
         seen.repeats.append(_logical(output, target))
 
@@ -165,7 +165,7 @@ def _run_one(arm: Arm, run: Run, call: Call) -> tuple[Tensor, bool]:
         shape = (call.tokens + _ROWS_AFTER, call.activations.shape[1])
         out = torch.full(shape, _SENTINEL, dtype=torch.bfloat16, device=call.activations.device)
         out[: call.tokens] = math.nan
-    with arm.activate(), nullcontext() if run.poison is None else Poison(run.poison):
+    with arm.activate(), poisoned(run.poison):
         output = arm.run(call, out)
     # What a caller reads is its own buffer, whatever was returned.
     output = output if out is None else out
@@ -191,7 +191,7 @@ def _how_far(worst: Judgement) -> str:
 
 
 def _count_summary(seen: _Seen, targets: Sequence[Target]) -> dict[str, Any]:
-    judgements = [judgement for _, judgement in seen.judgements]
+    judgements = seen.judgements
     worst = worst_of(judgements)
     first = seen.repeats[0]
     return {

@@ -11,6 +11,8 @@ from typing import Any
 from moeshapes.problem import Problem
 from moeshapes.verify.lookup import NO_LOOKUP, Lookup
 
+EVERY_EXPERT = 1 << 62
+"""Elements (Job.max_elements) that leave every expert weights of its own, however large the layer."""
 VERIFY, TIME, SCREEN = "verify", "time", "screen"
 
 

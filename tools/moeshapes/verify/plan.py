@@ -16,7 +16,7 @@ from moeshapes.recipe import recipe_of
 from moeshapes.record import digest, verifier_digest
 from moeshapes.row import Key, TunedRow
 from moeshapes.use import Use
-from moeshapes.verify.job import Job
+from moeshapes.verify.job import EVERY_EXPERT, Job
 from moeshapes.verify.judgeable import why_not_judged
 from moeshapes.verify.merged_tables import MergedTables
 from moeshapes.verify.site import AUTO, EMULATE, PRODUCTION, WITHOUT_GPU, Placement, Site
@@ -26,8 +26,6 @@ SEED = 20260822
 UNDECLARED = "undeclared"
 _DISTINCT_ELEMENTS, _DEFAULT_PLAN_ELEMENTS = 64_000_000, 24_000_000
 """Distinct weights a layer, in elements: 256 and 96 MB where they are expanded to fp32."""
-_ALL_DISTINCT = 1 << 62
-"""On a GPU every expert has weights of its own."""
 
 
 @dataclass(frozen=True)
@@ -200,7 +198,7 @@ def _job(subject: Subject, launch: dict[str, Any] | None, place: Placement, vers
         backend=place.backend,
         device="cuda" if place.gpu else "cpu",
         seed=SEED,
-        max_elements=_ALL_DISTINCT if place.gpu else emulated_elements,
+        max_elements=EVERY_EXPERT if place.gpu else emulated_elements,
         thorough=subject.row is not None,
         gpu=place.gpu.kind if place.gpu else "",
     )

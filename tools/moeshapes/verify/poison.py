@@ -8,6 +8,7 @@ patterns, which only a second run with the other one tells from data.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from enum import Enum
 from typing import Any
 
@@ -63,6 +64,11 @@ class Poison(TorchDispatchMode):
         storage = tensor.untyped_storage()
         torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage).fill_(byte)
         self.filled += 1
+
+
+def poisoned(pattern: Pattern | None) -> AbstractContextManager[object]:
+    """Poison of that pattern; nothing for None."""
+    return nullcontext() if pattern is None else Poison(pattern)
 
 
 def fill_byte(dtype: torch.dtype, pattern: Pattern) -> int | None:

@@ -89,9 +89,9 @@ class Pool:
     """`workers` processes of `threads` threads, and one more a GPU for jobs that need its kind.
 
     A job may take `build_limit_s` seconds until its kernels are built and its weights are there, and `limit_s` from
-    then on; its worker is killed where it takes longer. `command` gives a
-    worker's command line for its threads and its GPU's number, None for those without. A GPU has a second worker for
-    the second pass of what is timed; the two never work at once. `compilers` processes build kernels ahead of need.
+    then on; its worker is killed where it takes longer. `command` gives a worker's command line for its threads and its
+    GPU's number, None for those without. A GPU has a second worker for the second pass of what is timed; the two never
+    work at once. `compilers` processes build kernels ahead of need.
     """
 
     workers: int

@@ -70,7 +70,7 @@ class Serving:
     def of(cls, job: Job, backend: Backend, cache: LayerCache) -> Serving:
         layer, prepared = cache.get(job, backend)
         tokens = job.counts[0]
-        calls = rotated(draw_production_calls(layer, tokens, job.seed + tokens, CALLS), layer.problem.expert)
+        calls = serving_calls(layer, tokens, job.seed + tokens)
         reuse = reuse_bytes(calls, expert_bytes(layer))
         wanted = 2 * last_level_cache()
         copies = min(CALLS, math.ceil(wanted / reuse)) if reuse < wanted else 1
@@ -90,6 +90,11 @@ def warm_up(runs: Sequence[Sequence[tuple[Arm, Call]]]) -> None:
             with arm.activate():
                 arm.run(call)
     torch.cuda.synchronize()
+
+
+def serving_calls(layer: Layer, tokens: int, seed: int) -> list[Call]:
+    """CALLS production-like calls of `tokens` tokens, as many as a graph holds, rotated."""
+    return rotated(draw_production_calls(layer, tokens, seed, CALLS), layer.problem.expert)
 
 
 def rotated(calls: Sequence[Call], experts: int) -> list[Call]:

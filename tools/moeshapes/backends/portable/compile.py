@@ -15,7 +15,7 @@ from torch import Tensor
 from moeshapes.backends.portable.backend import PortableLayer, refuse_recipe
 from moeshapes.backends.portable.launch import compiling
 from moeshapes.problem import Problem
-from moeshapes.quant import MX_BLOCK, WIDE_BLOCK, Quantised, fp8_dtype, weight_spec
+from moeshapes.quant import Quantised, code_dtype, weight_scale_shape, weight_spec
 from moeshapes.recipe import Format, QType
 from moeshapes.workload import Call, Layer
 
@@ -64,18 +64,10 @@ def meta_call(problem: Problem, tokens: int) -> Call:
 def _weight(problem: Problem, rows: int, k: int) -> Quantised:
     """A matrix `[rows, k]` as quant.Quantised has it, of the recipes that have portable kernels."""
     spec = weight_spec(problem.recipe, problem.fnuz)
-    codes = {
-        Format.BF16: ((rows, k), torch.bfloat16),
-        Format.FP8: ((rows, k), fp8_dtype(spec.fnuz)),
-        Format.FP4: ((rows, k // 2), torch.uint8),
-    }
-    scales = {
-        QType.PER_TOKEN: ((rows, 1), torch.float32),
-        QType.PER_1X128: ((rows // WIDE_BLOCK, k // WIDE_BLOCK), torch.float32),
-        QType.PER_1X32: ((rows, k // MX_BLOCK), torch.uint8),
-    }
-    scale = None if spec.q_type is QType.NO else _empty(*scales[spec.q_type])
-    return Quantised(spec, _empty(*codes[spec.number]), scale)
+    codes = _empty((rows, k // 2 if spec.number is Format.FP4 else k), code_dtype(spec))
+    shape = weight_scale_shape(spec, rows, k)
+    scales = None if shape is None else _empty(shape, torch.uint8 if spec.q_type is QType.PER_1X32 else torch.float32)
+    return Quantised(spec, codes, scales)
 
 
 def _empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
