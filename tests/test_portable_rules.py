@@ -227,6 +227,12 @@ def test_buckets_that_are_left_out_with_a_reason_are_no_gap(tmp_path: Path) -> N
     assert message.startswith("no row for 4 between ")
 
 
+def test_no_bucket_is_missing_while_a_declaration_cannot_be_read(tmp_path: Path) -> None:
+    part = repository(tmp_path, "{tokens: 2, reason: nothing was faster}")
+    write(tmp_path / "shapes/tiny/tp4.yaml", b"model: [")
+    assert messages(part, "MOE173") == []
+
+
 def test_buckets_that_lack_a_row_are_listed_by_gpu(tmp_path: Path) -> None:
     root = repository(tmp_path, "{tokens: [2, 4], reason: nothing was faster}")
     assert messages(root, "MOE177") == [

@@ -14,7 +14,6 @@ from moeshapes.findings import Finding, Place, has_errors
 from moeshapes.root import is_shapes_root, name_from
 from moeshapes.rules import lint_rows
 from moeshapes.rules.portable import WRONG_TABLE, misplacement
-from moeshapes.rules.series import BUCKET_GAP
 from moeshapes.runtime.version import Version
 from moeshapes.table import Table, read_table, read_tuned_rows
 from moeshapes.waiver import read_waivers, waive
@@ -63,9 +62,6 @@ def lint_files(
     rows = [row for table in tables for row in read_tuned_rows(table)]
     declarations, are_sound = _declarations(root)
     judged = lint_rows(rows, declarations, are_sound, version)
-    if declarations is not None and not are_sound:
-        # What was left out on purpose is not known while a declaration cannot be read.
-        judged = [finding for finding in judged if finding.rule is not BUCKET_GAP]
     misplaced = [
         Finding(WRONG_TABLE, Place(table.name), fault) for table in tables for fault in misplacement(table.name)
     ]

@@ -58,10 +58,14 @@ class Subject:
 
 @dataclass(frozen=True)
 class Tables:
-    """All rows that are judged together, in the order read, and what the repository declares, if anything."""
+    """All rows that are judged together, in the order read, and what the repository declares, if anything.
+
+    `incomplete` says that some of what it declares cannot be read.
+    """
 
     rows: tuple[TunedRow, ...]
     declarations: Declarations | None = None
+    incomplete: bool = False
 
     @cached_property
     def series(self) -> Mapping[tuple[Key, bool], tuple[TunedRow, ...]]:

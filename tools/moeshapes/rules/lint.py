@@ -47,9 +47,11 @@ def lint_rows(
     """Everything that the rules find in rows that are judged together.
 
     `declarations` are the repository's. Where they are not `sound`, shapes may be missing from them: no row is then
-    said to be undeclared. `version` is the AITER that serves, by default the newest that is known.
+    said to be undeclared, and no bucket to be missing. `version` is the AITER that serves, by default the newest that
+    is known.
     """
-    tables = Tables(tuple(rows), declarations if sound else None)
+    incomplete = declarations is not None and not sound
+    tables = Tables(tuple(rows), declarations if sound else None, incomplete)
     subjects = [_subject(row, declarations, version or Version()) for row in tables.rows]
     by_row = [finding for subject in subjects for check in CHECKS for finding in check(subject)]
     return by_row + [finding for check in TABLE_CHECKS for finding in check(tables)]

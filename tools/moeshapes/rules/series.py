@@ -54,7 +54,9 @@ def falling_times(tables: Tables) -> Iterator[Finding]:
 
 @check_tables
 def gaps(tables: Tables) -> Iterator[Finding]:
-    """Buckets that a shape leaves out with a reason are no gap."""
+    """Buckets that a shape leaves out with a reason are no gap; which they are is to be known."""
+    if tables.incomplete:
+        return
     for series in tables.series.values():
         looked_up = [row for row in series if row.key.shape.token in BUCKETS]
         for before, after in pairwise(looked_up):
