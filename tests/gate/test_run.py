@@ -17,7 +17,7 @@ from moeshapes.gate.run import GateResult, gate
 from moeshapes.record import RECORDS
 from pull_requests import NAN, Origin, PullRequest, commit, make_origin, prove
 from report_samples import FASTER, SLOWER, speed
-from small_repository import MODEL, SHAPE, TABLE, tuned_line, write_small_repository
+from small_repository import MODEL, SHAPE, TABLE, portable_line, tuned_line, write_small_repository
 from table_text import text, write
 
 TODAY = date(2026, 11, 30)
@@ -199,6 +199,19 @@ def test_text_errors_block_where_they_are_new(tmp_path: Path) -> None:
     assert found(change) == []
     change.table("<<<<<<< HEAD", tuned_line(8), ">>>>>>> x", "<<<<<<< HEAD", table=FORMER)
     assert [finding.place.line for finding in judged(change).findings] == [4, 5]
+
+
+def test_a_table_in_the_folder_of_the_other_backend_blocks_where_it_is_new(tmp_path: Path) -> None:
+    origin = make_origin(tmp_path, tuned_line(8), proven=[8])
+    amd = {"gfx": "gfx950", "cu_num": "256"}
+    of_old, new = ("generated/triton/old_tuned_fmoe.csv", "generated/triton/new_tuned_fmoe.csv")
+    write(origin.root / of_old, text(portable_line(16, **amd)))
+    commit(origin.root)
+    change = origin.clone()
+    assert found(change) == []
+    (change.root / of_old).rename(change.root / new)
+    (finding,) = judged(change).findings
+    assert (finding.rule.id, str(finding.place)) == ("MOE323", new)
 
 
 def test_undeclared_rows_are_one_finding(origin: Origin) -> None:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from moeshapes.baseline import new_findings, read_baseline
 from moeshapes.family import FOLDERS
-from moeshapes.findings import Finding, Place, has_errors
+from moeshapes.findings import Finding, has_errors
 from moeshapes.root import is_shapes_root, name_from
 from moeshapes.rules import lint_rows
-from moeshapes.rules.portable import WRONG_TABLE, misplacement
+from moeshapes.rules.portable import misplacements
 from moeshapes.runtime.version import Version
 from moeshapes.table import Table, read_table, read_tuned_rows
 from moeshapes.waiver import read_waivers, waive
@@ -62,10 +62,7 @@ def lint_files(
     rows = [row for table in tables for row in read_tuned_rows(table)]
     declarations, are_sound = _declarations(root)
     judged = lint_rows(rows, declarations, are_sound, version)
-    misplaced = [
-        Finding(WRONG_TABLE, Place(table.name), fault) for table in tables for fault in misplacement(table.name)
-    ]
-    found = [*misplaced, *(finding for table in tables for finding in table.findings), *judged]
+    found = [*misplacements(tables), *(finding for table in tables for finding in table.findings), *judged]
     waivers, faults = read_waivers(root, today or date.today()) if root else ([], [])
     waived = waive(found, rows, [waiver for waiver in waivers if waiver.is_of_lint])
     unused = waived.unused if root and set(tuned_files(root)) <= set(paths) else []

@@ -19,6 +19,7 @@ from moeshapes.row import TunedRow
 from moeshapes.row_diff import RowDiff
 from moeshapes.rule import Severity
 from moeshapes.rules import lint_rows
+from moeshapes.rules.portable import misplacements
 from moeshapes.table import Table
 
 _T = TypeVar("_T", bound=Hashable)
@@ -65,8 +66,13 @@ def _errors(rows: Iterable[TunedRow], declared: Declarations, sound: bool) -> li
 
 
 def _text_errors(families: Mapping[str, Family]) -> Iterator[tuple[Finding, tuple[str, bytes]]]:
-    """The errors of tables, each with its rule and the text of its line, or the message where it is of no line."""
-    for table in chain.from_iterable(family.tuned.values() for family in families.values()):
+    """The errors of tables, each with its rule and the text of its line, or the message where it is of no line.
+
+    That a table stands in a folder that it is not for is of its path.
+    """
+    tables = list(chain.from_iterable(family.tuned.values() for family in families.values()))
+    yield from ((finding, (finding.rule.id, finding.place.file.encode())) for finding in misplacements(tables))
+    for table in tables:
         errors = [finding for finding in table.findings if finding.rule.severity is Severity.ERROR]
         lines = _texts(table) if errors else {}
         for finding in errors:

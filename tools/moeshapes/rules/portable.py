@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from moeshapes.family import AITER_CONFIGS, OWN_CONFIGS, TRITON
-from moeshapes.findings import Finding
+from moeshapes.findings import Finding, Place
 from moeshapes.portable import FAMILIES, kernel_faults, why_no_kernels
 from moeshapes.recipe import fp8_is_fnuz
 from moeshapes.row import is_portable
 from moeshapes.rule import Rule, Severity
 from moeshapes.rules.check import Subject, check
+from moeshapes.table import Table
 
 WRONG_TABLE = Rule(
     "MOE323", "wrong-table", Severity.ERROR,
@@ -43,8 +44,12 @@ def tables(subject: Subject) -> Iterator[Finding]:
         yield subject.finding(WRONG_TABLE, message)
 
 
-def misplacement(file: str) -> Iterator[str]:
-    """Why a table, by its path below the root, stands in the folder of the other backend."""
+def misplacements(tables: Iterable[Table]) -> Iterator[Finding]:
+    """Which tables, by their paths below the root, stand in the folder of the other backend."""
+    return (Finding(WRONG_TABLE, Place(table.name), fault) for table in tables for fault in _misplacement(table.name))
+
+
+def _misplacement(file: str) -> Iterator[str]:
     if is_portable(file) and file.startswith(_AITERS):
         yield f"its name is of a table of the portable kernels, which stand in {TRITON}"
     elif not is_portable(file) and file.startswith(_PORTABLE):
