@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +18,10 @@ import standin
 from jobs import launch
 from moeshapes.backends.base import NotRunAsNamedError, ShadowedRowError
 from moeshapes.backends.production.backend import ProductionArm, ProductionBackend, ProductionLayer
+from moeshapes.backends.production.config import VARIABLE
 from moeshapes.backends.production.parallel import routing_of
+from moeshapes.verify import capture
+from moeshapes.verify.capture import GpuLab
 from moeshapes.verify.check import LayerCache, check
 from moeshapes.verify.job import Job
 from moeshapes.verify.lookup import cells_of, row_line
@@ -151,6 +156,26 @@ def test_an_arm_runs_only_while_it_is_active(prepared: ProductionLayer) -> None:
 def test_an_arm_that_has_not_run_has_launched_nothing(prepared: ProductionLayer) -> None:
     with pytest.raises(NotRunAsNamedError, match="no lookup"):
         prepared.arm(row(), TOKEN, lookup_of(A8W4)).launched()
+
+
+def test_arms_of_all_copies_of_the_weights_are_active_in_a_capture(
+    backend: ProductionBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a graph that is none: what is captured without a GPU runs at once."""
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: None)
+    monkeypatch.setattr(capture, "capturing", nullcontext)
+    monkeypatch.setattr(capture, "_TimedGraph", lambda graph: graph)
+    monkeypatch.setattr(GpuLab, "_gaps", lambda lab: [])
+    monkeypatch.setenv(VARIABLE, "before.csv")
+    lookup, calls = lookup_of(A8W4), calls_of(A8W4.problem)
+    one, other = (backend.prepare(layer_of(A8W4.problem)).arm(row(), TOKEN, lookup) for _ in range(2))
+    GpuLab([[(one, calls[0]), (other, calls[1]), (one, calls[1]), (other, calls[0])]], seed=1).capture(0)
+    assert os.environ[VARIABLE] == "before.csv"
+    for arm in (one, other):
+        assert arm.launched()[:2] == names(row())
+        with pytest.raises(RuntimeError, match="while it is active"):
+            arm.run(calls[0])
+    assert ran(backend.prepare(layer_of(A8W4.problem)).arm(OTHER, TOKEN, lookup)) == names(OTHER)
 
 
 def test_into_a_buffer_go_the_first_rows_and_no_more(prepared: ProductionLayer) -> None:

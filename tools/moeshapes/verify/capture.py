@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor
@@ -29,6 +29,18 @@ def capturing(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
             yield
         finally:
             graph.capture_end()
+
+
+@contextmanager
+def activated(runs: Sequence[tuple[Arm, Call]]) -> Iterator[None]:
+    """All arms of `runs` are active: each copy of the weights has one of its own.
+
+    They are of one row, so that it does not matter whose table the library reads.
+    """
+    with ExitStack() as stack:
+        for arm in {id(arm): arm for arm, _ in runs}.values():
+            stack.enter_context(arm.activate())
+        yield
 
 
 class CapturedCall:
@@ -74,7 +86,7 @@ class GpuLab:
         graph = torch.cuda.CUDAGraph()
         runs = self.arms[arm]
         held: list[Tensor] = []
-        with runs[0][0].activate(), capturing(graph):
+        with activated(runs), capturing(graph):
             for each, call in runs:
                 held += self._gaps()
                 each.run(call)
