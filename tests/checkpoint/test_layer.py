@@ -19,6 +19,7 @@ from moeshapes.problem import Activation, Problem
 from moeshapes.quant import Quantised, quantise, quantise_weight_blocks, weight_spec
 from moeshapes.recipe import QType
 from moeshapes.workload import Layer, draw_calls
+from naive_quant import values_of
 
 ALL = 1 << 40
 RANKS = 2
@@ -192,6 +193,35 @@ def test_gpt_oss_rows_are_taken_apart(rank: int, read: Callable[..., Layer]) -> 
         assert is_exactly(layer.w2[expert], down, sample["mlp.experts.down_proj_scales"][expert][:, blocks(rank, 32)])
         assert layer.bias1 is not None
         assert same(layer.bias1[expert], sample["mlp.experts.gate_up_proj_bias"][expert][order].float())
+
+
+def interleaved_fp8() -> Sample:
+    """gpt-oss's tensors as a quantiser of 128x128 blocks would write them: each block has 64 rows of gate, 64 of up."""
+    draw, sample = checkpoints.Draw(9), checkpoints.gpt_oss()
+    for name in ("gate_up_proj", "down_proj"):
+        sample = sample.without(f"mlp.experts.{name}_blocks").without(f"mlp.experts.{name}_scales")
+    return sample.having(
+        mlp__experts__gate_up_proj__weight=draw.fp8(EXPERTS, 2 * INTER, HIDDEN),
+        mlp__experts__gate_up_proj__weight_scale_inv=draw.scales(EXPERTS, 2 * INTER // 128, HIDDEN // 128),
+        mlp__experts__down_proj__weight=draw.fp8(EXPERTS, HIDDEN, INTER),
+        mlp__experts__down_proj__weight_scale_inv=draw.scales(EXPERTS, HIDDEN // 128, INTER // 128),
+    )
+
+
+@pytest.mark.parametrize("recipe", ["fp8_block", "fp8_token", "bf16"])
+@pytest.mark.parametrize("rank", range(RANKS))
+def test_rows_in_turn_are_taken_out_of_their_blocks(rank: int, recipe: str, read: Callable[..., Layer]) -> None:
+    sample = interleaved_fp8()
+    layer = read(sample, alone(recipe, bias=True), rank)
+    codes = sample["mlp.experts.gate_up_proj.weight"][2].view(torch.uint8).numpy()
+    scales = sample["mlp.experts.gate_up_proj.weight_scale_inv"][2].numpy()
+    grid = scales.repeat(128, axis=0).repeat(128, axis=1)
+    values = torch.from_numpy(values_of(codes, "fp8").astype("float32") * grid)
+    w1 = torch.cat([values[half::2][own(rank)] for half in (0, 1)])
+    expected = (quantise_weight_blocks if recipe == "fp8_block" else quantise)(w1, layer.w1[2].spec)
+    assert is_exactly(layer.w1[2], expected.codes, expected.scales)
+    assert layer.origin
+    assert layer.origin["quantised_anew"]["routed w1"] == EXPERTS
 
 
 def test_one_rank_adds_the_second_bias(read: Callable[..., Layer]) -> None:

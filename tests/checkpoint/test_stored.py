@@ -121,6 +121,7 @@ def test_many_that_are_missing_are_one_finding(faults: Callable[..., list[Findin
         ("mlp__gate__weight", (EXPERTS, HIDDEN + 1), "expected [8, 256]: experts are that wide"),
         ("mlp__gate__weight", (EXPERTS * HIDDEN,), "expected a row an expert"),
         ("mlp__gate__weight", (0, HIDDEN), "expected a row an expert"),
+        ("mlp__gate__weight", (900_000_000, 0), "expected a row an expert"),
         ("mlp__gate__e_score_correction_bias", (EXPERTS + 1,), "expected floats [8]"),
         ("post_attention_layernorm__weight", (HIDDEN, 1), "expected floats [256]"),
     ],
@@ -166,6 +167,43 @@ def test_a_form_that_is_not_known_is_refused(
     (finding,) = faults(sample)
     assert finding.rule.name == "tensor-form"
     assert "`model.layers.3.mlp.experts.5.up_proj.weight`: " in finding.message
+
+
+@pytest.mark.parametrize("family", ["DeepSeek-V3", "gpt-oss"])
+def test_matrices_without_weights_are_refused(family: str, faults: Callable[..., list[Finding]]) -> None:
+    sample = SAMPLES[family]()
+    emptied = {
+        name: tensor[..., :0] if "down_proj" in name else tensor[..., :0, :]
+        for name, tensor in sample.tensors.items()
+        if "experts" in name and tensor.dim() > 1
+    }
+    found = faults(sample.changed(tensors={**sample.tensors, **emptied}))
+    assert {finding.rule.name for finding in found} == {"tensor-form"}
+    assert all(finding.message.endswith(" holds no weights") for finding in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "scales", "shape"),
+    [
+        ("gate_up_proj_scales", torch.zeros(EXPERTS // 2, 2 * INTER, HIDDEN // 32, dtype=torch.uint8), "[4, 1024, 8]"),
+        ("down_proj_scales", torch.zeros(EXPERTS + 1, HIDDEN, INTER // 32, dtype=torch.uint8), "[9, 256, 16]"),
+        ("down_proj_scales", torch.tensor(1.0), "[]"),
+    ],
+)
+def test_scales_that_are_not_one_experts_each_are_refused(
+    name: str, scales: torch.Tensor, shape: str, faults: Callable[..., list[Finding]]
+) -> None:
+    (finding,) = faults(checkpoints.gpt_oss().having(**{f"mlp__experts__{name}": scales}))
+    assert finding.rule.name == "tensor-form"
+    assert finding.message.endswith(f"{shape} has not the scales of each expert")
+
+
+def test_one_scale_for_all_experts_is_refused(faults: Callable[..., list[Finding]]) -> None:
+    sample = checkpoints.qwen3_5().without("mlp.experts.down_proj")
+    codes = torch.zeros(EXPERTS, HIDDEN, INTER).to(checkpoints.FP8)
+    quantised = {"mlp__experts__down_proj__weight": codes, "mlp__experts__down_proj__weight_scale": torch.tensor(0.5)}
+    (finding,) = faults(sample.having(**quantised))
+    assert finding.message.endswith("F8_E4M3 [8, 256, 512] with scales F32 [] has not the scales of each expert")
 
 
 def test_a_quantised_router_is_refused(faults: Callable[..., list[Finding]]) -> None:

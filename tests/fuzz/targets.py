@@ -5,8 +5,11 @@ What a target raises is a fault of the parser, but for the errors that it declar
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import date
+from math import prod
+from typing import TYPE_CHECKING, Any
 
 from fuzz.bench import Workbench
 from fuzz.invariants import check_declaration, check_findings, check_markdown, check_printed, check_table
@@ -28,6 +31,9 @@ from moeshapes.table import Table, parse_table, read_tuned_rows, read_untuned_ro
 from moeshapes.waiver import read_waivers, waive
 from small_repository import MODEL, SHAPE, TABLE, tuned_line
 from table_text import text
+
+if TYPE_CHECKING:
+    from moeshapes.checkpoint.stored import StoredLayer
 
 TODAY = date(2026, 11, 30)
 """Fixed: what an input finds must not hang on the day."""
@@ -151,6 +157,60 @@ def index(data: bytes, bench: Workbench) -> None:
             opened.total_bytes()
 
 
+_BYTES = {"BF16": 2, "F16": 2, "F32": 4, "F8_E4M3": 1, "F8_E8M0": 1, "U8": 1, "I8": 1, "I32": 4, "I64": 8}
+_MOST_ZEROS = 1 << 20
+
+
+def layer(data: bytes, bench: Workbench) -> None:
+    """As the config and the tensors' types and shapes of a checkpoint's only layer: found, and compared with a key."""
+    from moeshapes.checkpoint.fault import CheckpointError
+    from moeshapes.checkpoint.index import CONFIG, SINGLE, open_index
+    from moeshapes.checkpoint.stored import stored_layer
+
+    try:
+        told = json.loads(data)
+        tensors, config = dict(told["tensors"]), json.dumps(told["config"]).encode()
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return
+    folder = bench.checkpoint(SINGLE, _zeros(tensors))
+    (folder / CONFIG).write_bytes(config)
+    try:
+        stored = stored_layer(open_index(folder), "layers.0")
+    except CheckpointError as error:
+        check_findings(error.findings)
+    else:
+        _check_layer(stored)
+
+
+def _check_layer(stored: StoredLayer) -> None:
+    """Each tensor has a part of each expert that it is of, and a problem of the layer's widths is told to be so."""
+    from moeshapes.checkpoint.share import is_of, why_not
+    from moeshapes.problem import Activation, Problem
+
+    experts = [*stored.experts, *([stored.shared] if stored.shared else [])]
+    for matrix in (matrix for expert in experts for matrix in (expert.gate, expert.up, expert.down)):
+        kept = [entry for entry in (matrix.codes, matrix.scales) if entry]
+        assert matrix.expert is None or all(matrix.expert < entry.shape[0] for entry in kept)
+    problem = Problem(stored.width, stored.inter, len(stored.experts), 1, "bf16", False, Activation("silu"))
+    assert is_of(stored, problem)
+    check_printed(printable(why_not(stored, problem, 0)))
+
+
+def _zeros(tensors: dict[str, Any]) -> bytes:
+    """A shard of zeros, of tensors given as [type, shape]; what is none of few bytes stands in its header alone."""
+    header, end = {}, 0
+    for name, described in tensors.items():
+        dtype, shape = described if isinstance(described, list) and len(described) == 2 else (described, None)
+        start = end
+        if isinstance(shape, list) and all(type(dim) is int and dim >= 0 for dim in shape):
+            size = _BYTES.get(dtype, 0) if isinstance(dtype, str) else 0
+            size *= prod(shape)
+            end += size if end + size <= _MOST_ZEROS else 0
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
+    written = json.dumps(header).encode()
+    return len(written).to_bytes(8, "little") + written + bytes(end)
+
+
 def serving(data: bytes, bench: Workbench) -> None:
     """As the results of both arms, and of one arm beside sound ones."""
     from moeshapes.report.serving import Arm, gpus_of, pair_up
@@ -219,6 +279,7 @@ TARGETS: dict[str, Run] = {
     "log": log_line,
     "config": config,
     "index": index,
+    "layer": layer,
     "serving": serving,
     "trace": trace,
     "profile": profile,

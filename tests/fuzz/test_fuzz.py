@@ -28,6 +28,8 @@ from process import run_python
 
 TESTS = Path(__file__).parent.parent
 MUTATIONS = 50
+OF_CHECKPOINTS = ("index", "layer")
+"""What safetensors reads."""
 LONGEST_S, MOST_MIB = 10.0, 900
 
 
@@ -38,7 +40,7 @@ def bench(tmp_path: Path) -> Workbench:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_corpus(target: str, bench: Workbench) -> None:
-    if target == "index":
+    if target in OF_CHECKPOINTS:
         pytest.importorskip("safetensors")
     found = inputs(target)
     assert found
@@ -48,7 +50,7 @@ def test_the_corpus(target: str, bench: Workbench) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_mutations_of_it(target: str, bench: Workbench) -> None:
-    if target == "index":
+    if target in OF_CHECKPOINTS:
         pytest.importorskip("safetensors")
     for data in islice(mutations(target, seed=1), MUTATIONS):
         TARGETS[target](data, bench)
@@ -56,7 +58,7 @@ def test_mutations_of_it(target: str, bench: Workbench) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_large_inputs_take_bounded_time_and_memory(target: str) -> None:
-    if target == "index":
+    if target in OF_CHECKPOINTS:
         pytest.importorskip("safetensors")
     done = run_python("-m", "fuzz.large", target, cwd=TESTS)
     assert not done.returncode, done.stderr[-2000:]

@@ -50,6 +50,11 @@ def form_of(codes: Entry, scales: Entry | None, stacked: bool) -> Form | str:
     (e8m0); int8 under one a tensor or row; fp4, two to a byte, under e8m0 scales of 32; int4, eight to an int32 with 8
     added, under scales of 32, as compressed-tensors packs it.
     """
+    stored = f"{described(codes)} {f'with scales {described(scales)}' if scales else 'without scales'}"
+    if 0 in codes.shape:
+        return f"{described(codes)} holds no weights"
+    if stacked and scales and scales.shape[:1] != codes.shape[:1]:
+        return f"{stored} has not the scales of each expert"
     shape = codes.shape[1:] if stacked else codes.shape
     scale_shape = None if scales is None else scales.shape[1:] if stacked else scales.shape
     if len(shape) == 3 and shape[2] * 2 == _ELEMENTS_OF_MX_ITEM and codes.dtype == "U8":
@@ -62,8 +67,7 @@ def form_of(codes: Entry, scales: Entry | None, stacked: bool) -> Form | str:
     for form in candidates:
         if _scales_fit(form, scale_shape, "" if scales is None else scales.dtype):
             return form
-    with_scales = f" with scales {described(scales)}" if scales else " without scales"
-    return f"{described(codes)}{with_scales} is in no form that is known"
+    return f"{stored} is in no form that is known"
 
 
 def described(entry: Entry) -> str:

@@ -150,11 +150,13 @@ class _Assembly:
 
 
 def _every_other(matrix: Quantised | Tensor, first: int) -> Quantised | Tensor:
-    """Every second row, of a matrix whose scales are of single rows or of all."""
+    """Every second row: as codes where scales are of single rows or of all, else, out of their blocks, as values."""
     if not isinstance(matrix, Quantised):
         return matrix[first::2]
     scales = matrix.scales
     by_row = scales is not None and scales.shape[0] == matrix.codes.shape[0] and scales.dim() > 1
+    if scales is not None and scales.numel() > 1 and not by_row:
+        return matrix.dequantise()[first::2]
     return Quantised(matrix.spec, matrix.codes[first::2], scales[first::2] if scales is not None and by_row else scales)
 
 

@@ -101,7 +101,7 @@ class _Survey:
         router = self.entries.get(names["router"])
         if router is None:  # a shard that cannot be read: its name is how the layer was found
             return None
-        if len(router.shape) != 2 or not router.shape[0]:
+        if len(router.shape) != 2 or 0 in router.shape:
             message = f"`{router.name}`: {described(router)}, expected a row an expert"
             self.findings.append(Finding(TENSOR_FORM, _place(self.index, router), message))
             return None
