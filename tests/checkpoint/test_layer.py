@@ -384,6 +384,36 @@ def test_int8_of_channels_is_quantised_anew_for_one_scale(read: Callable[..., La
     assert is_exactly(layer.w1[1], expected.codes, expected.scales)
 
 
+@pytest.mark.parametrize(
+    ("matrix", "recipe", "ending", "spoilt"),
+    [
+        ("plain", "bf16", "weight", torch.nan),
+        ("plain", "bf16", "weight", torch.inf),
+        ("fp8_block", "fp8_block", "weight", 0x7F),
+        ("fp8_block", "fp8_block", "weight", 0xFF),
+        ("fp8_block", "fp8_block", "weight_scale_inv", torch.inf),
+        ("fp8_block_e8m0", "fp8_block", "scale", 0xFF),
+        ("fp8_channel", "fp8_token", "weight_scale", torch.nan),
+        ("fp8_tensor", "fp8_tensor", "weight_scale", torch.nan),
+        ("mxfp8", "mxfp8", "weight", 0xFF),
+        ("mxfp8", "mxfp8", "weight_scale_inv", 0xFF),
+        ("mxfp4", "a4w4", "weight_scale", 0xFF),
+        ("mxfp4_v4", "a8w4", "scale", 0xFF),
+        ("int4_packed", "a16wi4", "weight_scale", torch.nan),
+    ],
+)
+@pytest.mark.parametrize("fnuz", [False, True])
+def test_kept_codes_that_are_nan_are_refused(
+    matrix: str, recipe: str, ending: str, spoilt: float, fnuz: bool, read: Callable[..., Layer]
+) -> None:
+    sample = checkpoints.qwen3(getattr(checkpoints, matrix))
+    name = f"{names(sample, 1)[2]}.{ending}"
+    broken = sample[name].clone()
+    (broken.view(torch.uint8) if broken.element_size() == 1 else broken).view(-1)[-1] = spoilt
+    with pytest.raises(ValueError, match="NaN"):
+        read(sample.having(**{name.replace(".", "__"): broken}), alone(recipe, fnuz=fnuz), RANKS - 1)
+
+
 def test_weights_that_are_nan_are_refused(read: Callable[..., Layer]) -> None:
     sample = checkpoints.qwen3()
     gate = names(sample, 1)[0]

@@ -13,6 +13,7 @@ from moeshapes.recipe import Format, QType
 
 _FN_NAN, _FN_MINUS_ZERO = 0x7F, 0x80
 _LARGEST_E8M0 = 254
+_NOT_FINITE = "the checkpoint has weights that are NaN or infinite"
 
 
 def fitted(parts: Sequence[Quantised | Tensor], rows: int, k: int, spec: Spec) -> tuple[Quantised, bool]:
@@ -20,15 +21,29 @@ def fitted(parts: Sequence[Quantised | Tensor], rows: int, k: int, spec: Spec) -
     were quantised anew.
 
     Codes and scales stay as they are where all parts are in that form already. Raises ValueError for weights that are
-    NaN.
+    NaN or infinite.
     """
+    if not all(_is_finite(part) for part in parts if isinstance(part, Quantised)):
+        raise ValueError(_NOT_FINITE)
     native = [part for part in (_in_flavour(part, spec) for part in parts) if part is not None]
     if len(native) == len(parts) and _share_scales(native):
         return _stacked([_padded(part, rows, k) for part in native]), False
     values = torch.cat([padded(_values(part)[:, :k], rows, k) for part in parts])
     if not values.isfinite().all():
-        raise ValueError("the checkpoint has weights that are NaN or infinite")
+        raise ValueError(_NOT_FINITE)
     return (quantise_weight_blocks if spec.q_type is QType.PER_1X128 else quantise)(values, spec), True
+
+
+def _is_finite(part: Quantised) -> bool:
+    """Whether codes and scales are; every code of four bits and of int8 is."""
+    codes, scales = part.codes, part.scales
+    if part.spec.number is Format.FP8 and bool(((codes.view(torch.uint8) & _FN_NAN) == _FN_NAN).any()):
+        return False
+    if part.spec.is_plain and not codes.isfinite().all():
+        return False
+    if scales is None:
+        return True
+    return bool((scales <= _LARGEST_E8M0 if scales.dtype is torch.uint8 else scales.isfinite()).all())
 
 
 def _values(part: Quantised | Tensor) -> Tensor:
@@ -49,8 +64,6 @@ def _as_fnuz(part: Quantised, spec: Spec) -> Quantised | None:
     """e4m3fn codes read as e4m3fnuz are half as large: scales double. None where a scale cannot."""
     codes, scales = part.codes.view(torch.uint8), part.scales
     assert scales is not None
-    if bool(((codes & _FN_NAN) == _FN_NAN).any()):
-        raise ValueError("the checkpoint has weights that are NaN or infinite")
     if scales.dtype is torch.uint8 and bool((scales >= _LARGEST_E8M0).any()):
         return None
     # There is no minus zero in fnuz: its code is NaN.
