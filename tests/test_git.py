@@ -34,6 +34,18 @@ def test_paths_are_below_the_directory_that_was_opened(opened: Git) -> None:
     assert list(below.files(below.commit("main"), [name[:-1], "config"])) == []
 
 
+def test_what_stands_in_the_place_of_a_folder(opened: Git) -> None:
+    root = opened.directory
+    (root / "link").symlink_to("generated")
+    git(root, "add", "--all")
+    git(root, "commit", "--quiet", "--message", "a link")
+    head = opened.commit("HEAD")
+    found = {path: opened.nearest(head, path) for path in (A, f"{A}/x", "link", "link/x/y", "generated", "absent/x")}
+    assert [entry and entry.path for entry in found.values()] == [A, A, "link", "link", None, None]
+    assert [entry.is_file for entry in found.values() if entry] == [True, True, False, False]
+    assert open_git(root / "generated").whole.nearest(head, A) == found[A]
+
+
 def test_the_merge_base(opened: Git) -> None:
     main, other = opened.commit("main"), opened.commit("other")
     assert opened.merge_base(main, other) == main

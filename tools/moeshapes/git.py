@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 _LOCAL = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_NAMESPACE"})
@@ -25,6 +26,19 @@ class Blob:
 
     name: str
     size: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a commit has that is no folder: a file, a link, or the commit of another repository."""
+
+    path: str
+    mode: str
+    name: str
+
+    @property
+    def is_file(self) -> bool:
+        return self.mode.startswith("100")
 
 
 @dataclass(frozen=True)
@@ -72,6 +86,24 @@ class Git:
             if kind == "blob":
                 files[path.removeprefix(self.prefix)] = Blob(name, int(size))
         return files
+
+    def nearest(self, commit: str, path: str) -> Entry | None:
+        """What stands at a path, or in the place of a folder above it: a link there leads elsewhere."""
+        parts = f"{self.prefix}{path}".split("/")
+        ways = ["/".join(parts[: count + 1]) for count in range(len(parts))]
+        listing = self._bytes("ls-tree", "-z", "--full-tree", commit, "--", *ways).decode("utf-8", "surrogateescape")
+        for entry in filter(None, listing.split("\0")):
+            described, _, at = entry.partition("\t")
+            mode, kind, name = described.split()
+            if kind != "tree":
+                return Entry(at, mode, name)
+        return None
+
+    @cached_property
+    def whole(self) -> Git:
+        """The same repository at its top."""
+        top = self._bytes("rev-parse", "--show-toplevel").decode("utf-8", "surrogateescape")
+        return Git(Path(top.removesuffix("\n")), "")
 
     def changed(self, commit: str, paths: Iterable[str]) -> frozenset[str]:
         """The files at or below some paths of the directory that the working tree has otherwise than a commit.

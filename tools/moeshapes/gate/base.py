@@ -68,9 +68,24 @@ class Base:
         """The content of one file, None where there is none, or a larger one."""
         return self.contents([path], self._git.files(self.commit, (path,)), limit).get(path)
 
-    def is_committed(self, path: str) -> bool:
-        """Whether the change itself, or what it grew from, has the file."""
-        return path in self._git.files(self._git.commit("HEAD"), (path,))
+    def content_at(self, path: Path, limit: int) -> bytes | None:
+        """As `content`, of a file by its absolute path, which may be above `root`. A link's is none."""
+        name = self._name(path)
+        entry = self._git.whole.nearest(self.commit, name) if name else None
+        if entry is None or not entry.is_file or entry.path != name:
+            return None
+        return self.contents([name], self._git.whole.files(self.commit, (name,)), limit).get(name)
+
+    def leaves_open(self, path: Path) -> bool:
+        """Whether the change does not say what is at an absolute path: not even by a link in a folder's place."""
+        name = self._name(path)
+        now = self._git.whole.nearest(self._git.commit("HEAD"), name) if name else None
+        return now is None or (not now.is_file and now == self._git.whole.nearest(self.commit, name))
+
+    def _name(self, path: Path) -> str:
+        """What git calls the file; empty where it is outside of the repository."""
+        top = self._git.whole.directory
+        return path.relative_to(top).as_posix() if top in path.parents else ""
 
     def declarations(self) -> tuple[Declarations, list[Finding]]:
         """What it declared, and a finding a file that has errors."""
