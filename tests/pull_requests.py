@@ -12,6 +12,7 @@ from typing import Any
 
 from branches import git
 from keys_of_ssh import Signer
+from moeshapes.claim import judged_uses
 from moeshapes.record import RECORDS
 from moeshapes.record_name import file_name, folder_name
 from moeshapes.repository import load_declarations
@@ -20,7 +21,7 @@ from moeshapes.signature import sign_record
 from moeshapes.table import read_table, read_tuned_rows
 from moeshapes.use import Use
 from process import run_moeshapes
-from report_samples import record, uses_of
+from report_samples import record
 from small_repository import TABLE, write_small_repository
 from table_text import text, write
 
@@ -28,6 +29,28 @@ Edit = Callable[[dict[str, Any]], object]
 """Changes a record in place."""
 NAN: dict[str, Any] = {"bad_values": 3, "over_limit": "inf", "block_over_limit": "inf"}
 """What a token count says of a row that gave NaN."""
+FORGERIES: dict[str, tuple[Edit, str]] = {
+    "another row's": (lambda made: made["key"].update(token=16), "by its key, launch fields and use it is of "),
+    "another launch": (lambda made: made["launch"].update(block_m=64), "by its key, launch fields and use it is of "),
+    "another use": (lambda made: made["use"].update(bias=True), "by its key, launch fields and use it is of "),
+    "another name of the use": (
+        lambda made: made["use"].update(id="a#b"),
+        "by its key, launch fields and use it is of ",
+    ),
+    "another GPU": (
+        lambda made: made["device"].update(gfx="gfx942"),
+        "it says proven, but ran on gfx942/256, and the row is for gfx950/256",
+    ),
+    "no such hour": (lambda made: made.update(time="2026-11-30T25:00:00+00:00"), "there is no time 2026-11-30T25:00"),
+    "over the limit": (
+        lambda made: made["numerics"]["counts"]["8"].update(over_limit=1.5),
+        "`numerics.counts.8.over_limit`: 1.5",
+    ),
+    "a failure without reasons": (lambda made: made.update(status="fail"), "`reasons`: [] "),
+    "infinity": (lambda made: made["numerics"]["counts"]["8"].update(spread=1e999), "Infinity is no number of JSON"),
+    "an extra key": (lambda made: made.update(comment="x"), "`the record`: Additional properties"),
+}
+"""What makes a record of a row at 8 tokens none to rely on, and how the reason begins."""
 
 
 def rows_at(root: Path, token: int, table: str) -> list[TunedRow]:
@@ -47,7 +70,7 @@ def prove(
     declarations, _ = load_declarations(root)
     made = []
     for row in rows_at(root, token, table):
-        for use in uses_of(declarations, row):
+        for use in judged_uses(row, declarations):
             facts = deepcopy(record(row, use, timed, **count))
             edit(facts)
             made.append(write(path_of(root, row, use), (json.dumps(facts, indent=1) + "\n").encode()))

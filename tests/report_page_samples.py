@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from moeshapes.claim import judged_uses
 from moeshapes.coverage import Coverage, cover
 from moeshapes.deployment import deployments
 from moeshapes.dispatch import LARGEST_STEP
@@ -15,7 +16,7 @@ from moeshapes.report.proof import Proof
 from moeshapes.repository import load_declarations
 from moeshapes.row import Key, TunedRow
 from moeshapes.runtime.merged import MergedTable
-from report_samples import record, speed, uses_of
+from report_samples import record, speed
 from table_text import row
 
 FOLDER = "generated/aiter/configs/model_configs"
@@ -57,7 +58,7 @@ def _row(key: Key, number: int) -> TunedRow:
 
 def _proofs(rows: list[TunedRow], declarations: Declarations) -> Iterator[Proof]:
     for number, each in enumerate(rows):
-        for use in uses_of(declarations, each):
+        for use in judged_uses(each, declarations):
             ratio = 0.85 + 0.01 * (number % 25)
             timed = (
                 speed(ratio, each.us * 0.97, replaced=1.01 if number % 6 == 0 else None) if number % 3 == 0 else None

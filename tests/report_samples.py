@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from branches import git
-from moeshapes.expand import Declarations
+from moeshapes.claim import judged_uses
 from moeshapes.record import RECORDS
 from moeshapes.record_name import file_name, folder_name
 from moeshapes.repository import load_declarations
 from moeshapes.row import TunedRow
 from moeshapes.table import read_table, read_tuned_rows
 from moeshapes.use import Use
-from moeshapes.verify.plan import undeclared_use
 from small_repository import TABLE, tuned_line, write_small_repository
 from table_text import text, write
 
@@ -100,17 +99,13 @@ def record(row: TunedRow, use: Use, timed: Mapping[str, Any] | None = None, **co
     }
 
 
-def uses_of(declarations: Declarations, row: TunedRow) -> Sequence[Use]:
-    return declarations.uses_of(row) or (undeclared_use(row.key)[0],)
-
-
 def rows_of(root: Path, table: str = TABLE) -> list[TunedRow]:
     return read_tuned_rows(read_table(root / table, table))
 
 
 def save(root: Path, row: TunedRow, timed: Mapping[str, Any] | None = None, **count: object) -> Iterator[Path]:
     """Writes an attested record of the row under each of its uses."""
-    for use in uses_of(load_declarations(root)[0], row):
+    for use in judged_uses(row, load_declarations(root)[0]):
         path = root / RECORDS / folder_name(row.place.file) / file_name(row.key, row.launch(), use)
         yield write(path, json.dumps(record(row, use, timed, **count)).encode())
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fuzz.invariants import check_markdown, check_page, tags_of
+from moeshapes.claim import judged_uses
 from moeshapes.deployment import deployments
 from moeshapes.expand import Declarations
 from moeshapes.record import RECORDS, parse_record
@@ -27,7 +28,7 @@ from moeshapes.row import TunedRow
 from moeshapes.row_diff import RowDiff
 from moeshapes.statement import Statement
 from moeshapes.use import Use
-from report_samples import FASTER, SLOWER, record, speed, uses_of
+from report_samples import FASTER, SLOWER, record, speed
 from serving_samples import sglang
 from small_repository import tuned_row, write_small_repository
 from table_text import write
@@ -55,7 +56,7 @@ class Workbench:
     def proven(self) -> tuple[TunedRow, Use, str]:
         """A row, its use, and where its record stands."""
         row = tuned_row(8)
-        (use,) = uses_of(self.declarations, row)
+        (use,) = judged_uses(row, self.declarations)
         table = "tiny_tuned_fmoe.csv"
         return row, use, f"{RECORDS}/{folder_name(table)}/{file_name(row.key, row.launch(), use)}"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from keys_of_ssh import make_signer, needs_ssh_keygen
 from moeshapes.claim import Claim, claims_of
 from moeshapes.gate.attestation import Attestations
 from moeshapes.repository import load_declarations
-from pull_requests import prove, rows_at
+from pull_requests import FORGERIES, Edit, prove, rows_at
 from small_repository import TABLE, tuned_line, write_small_repository
 
 
@@ -54,31 +53,8 @@ def test_it_stands_where_the_row_claims_it(tmp_path: Path) -> None:
     assert Claim(row, claim.use).among({}) is None
 
 
-FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
-    "another row's": (lambda made: made["key"].update(token=16), "by its key, launch fields and use it is of "),
-    "another launch": (lambda made: made["launch"].update(block_m=64), "by its key, launch fields and use it is of "),
-    "another use": (lambda made: made["use"].update(bias=True), "by its key, launch fields and use it is of "),
-    "another name of the use": (
-        lambda made: made["use"].update(id="a#b"),
-        "by its key, launch fields and use it is of ",
-    ),
-    "another GPU": (
-        lambda made: made["device"].update(gfx="gfx942"),
-        "it says proven, but ran on gfx942/256, and the row is for gfx950/256",
-    ),
-    "no such hour": (lambda made: made.update(time="2026-11-30T25:00:00+00:00"), "there is no time 2026-11-30T25:00"),
-    "over the limit": (
-        lambda made: made["numerics"]["counts"]["8"].update(over_limit=1.5),
-        "`numerics.counts.8.over_limit`: 1.5",
-    ),
-    "a failure without reasons": (lambda made: made.update(status="fail"), "`reasons`: [] "),
-    "infinity": (lambda made: made["numerics"]["counts"]["8"].update(spread=1e999), "Infinity is no number of JSON"),
-    "an extra key": (lambda made: made.update(comment="x"), "`the record`: Additional properties"),
-}
-
-
 @pytest.mark.parametrize(("edit", "said"), FORGERIES.values(), ids=FORGERIES)
-def test_forged_records(tmp_path: Path, edit: Callable[[dict[str, Any]], object], said: str) -> None:
+def test_forged_records(tmp_path: Path, edit: Edit, said: str) -> None:
     rule, message = fault(tmp_path, written(tmp_path, edit=edit, token=8))
     assert rule == "bad-record"
     assert message.startswith(said)

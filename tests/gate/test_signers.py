@@ -163,5 +163,5 @@ def test_no_file_is_an_error_of_whoever_asks(origin: Origin, tmp_path: Path) -> 
     change = origin.clone()
     link(tmp_path / "loop", "loop")
     for file in (tmp_path / "absent", tmp_path / "loop", change.root / "shapes", change.root):
-        with pytest.raises(OSError, match="No such file|Too many|Is a directory"):
+        with pytest.raises(OSError, match=r"No such file|Too many|Is a directory"):
             answer(change.root, file)

@@ -1,13 +1,20 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 
+import pytest
+
+from moeshapes.claim import judged_uses
+from moeshapes.gate.run import gate
 from moeshapes.record import RECORDS
 from moeshapes.report.evidence import CACHE, Evidence
+from moeshapes.report.gather import pull_request_of
 from moeshapes.report.proof import EMULATED, FAIL, NO_RECORD, PROVEN, Proof, proofs_of
 from moeshapes.repository import load_declarations
-from report_samples import FASTER, record, rows_of, save, speed, uses_of
+from pull_requests import FORGERIES, Edit, make_origin
+from report_samples import FASTER, record, rows_of, save, speed
 from small_repository import tuned_line, write_small_repository
 from table_text import write
 
@@ -18,7 +25,7 @@ def proofs(root: Path, evidence: Evidence | None = None) -> list[Proof]:
 
 def cached(root: Path, name: str, time: str = "2026-11-30T04:00:00+00:00", **count: object) -> None:
     (row,) = rows_of(root)
-    (use,) = uses_of(load_declarations(root)[0], row)
+    (use,) = judged_uses(row, load_declarations(root)[0])
     facts = record(row, use, None, **count)
     emulated = {"backend": "emulate", "device": {"kind": "cpu"}, "status": "emulated", "time": time}
     write(root / CACHE / f"{name}.json", json.dumps({**facts, **emulated}).encode())
@@ -99,3 +106,22 @@ def test_an_attested_record_counts_before_a_local_one(tmp_path: Path) -> None:
     cached(root, "a")
     list(save(root, rows_of(root)[0]))
     assert [proof.status for proof in proofs(root)] == [PROVEN]
+
+
+@pytest.mark.parametrize(("edit", "said"), FORGERIES.values(), ids=FORGERIES)
+def test_the_gate_and_the_report_rely_on_the_same_records(tmp_path: Path, edit: Edit, said: str) -> None:
+    """A record that says proven and ran elsewhere, or that its name denies, is a proof to neither."""
+    change = make_origin(tmp_path, tuned_line(1)).clone().table(tuned_line(1), tuned_line(8)).prove(8, edit=edit)
+    judged = gate(change.root, "origin/main", today=date(2026, 11, 30))
+    request = pull_request_of(change.root, "origin/main")
+    assert judged.proven == 0
+    assert [proof.status for proof in request.proofs] == [NO_RECORD]
+    assert request.unread == tuple((found.place.file, found.message) for found in judged.findings)
+    assert request.unread[0][1].startswith(said)
+
+
+def test_a_record_in_the_folder_of_the_tables_former_name(tmp_path: Path) -> None:
+    change = make_origin(tmp_path, tuned_line(1)).clone().table(tuned_line(1), tuned_line(8)).prove(8)
+    (change.root / RECORDS / "tiny_tuned_fmoe").rename(change.root / RECORDS / "former_tuned_fmoe")
+    assert gate(change.root, "origin/main", today=date(2026, 11, 30)).proven == 1
+    assert [proof.status for proof in pull_request_of(change.root, "origin/main").proofs] == [PROVEN]

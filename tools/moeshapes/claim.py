@@ -16,7 +16,7 @@ from moeshapes.verify.plan import undeclared_use
 
 @dataclass(frozen=True)
 class Claim:
-    """A tuned row that ships, and a use that is declared for it, or the plainest one where none is."""
+    """A tuned row that ships, and a use that it is judged under."""
 
     row: TunedRow
     use: Use
@@ -47,10 +47,15 @@ class Claim:
 
 
 def claims_of(row: TunedRow, declarations: Declarations) -> list[Claim]:
-    """What a row claims under each use that is declared for it. Rows that do not ship claim nothing."""
+    """What a row claims under each use that it is judged under. Rows that do not ship claim nothing."""
     if not is_shipped(row.place.file):
         return []
-    return [Claim(row, use) for use in declarations.uses_of(row) or (undeclared_use(row.key)[0],)]
+    return [Claim(row, use) for use in judged_uses(row, declarations)]
+
+
+def judged_uses(row: TunedRow, declarations: Declarations) -> tuple[Use, ...]:
+    """The uses that a row is judged under: those that are declared for it, or the plainest one where none is."""
+    return declarations.uses_of(row) or (undeclared_use(row.key)[0],)
 
 
 def records_by_name(paths: Iterable[str]) -> Mapping[str, list[str]]:

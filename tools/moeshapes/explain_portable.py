@@ -11,7 +11,7 @@ from moeshapes.explain import Step, bucket_line, named_row, row_json
 from moeshapes.family import TRITON
 from moeshapes.portable import DEFAULT_IN_WORDS, default_launch, why_no_kernels
 from moeshapes.recipe import Recipe, fp8_is_fnuz, recipe_of
-from moeshapes.report.evidence import Evidence, attested_path
+from moeshapes.report.evidence import Evidence
 from moeshapes.row import TunedRow
 from moeshapes.runtime.call import RuntimeCall
 from moeshapes.runtime.merged import MergedTable
@@ -138,7 +138,7 @@ def explain_portable(
 
 def _proof(row: TunedRow, deployment: Deployment, evidence: Evidence) -> Proof:
     use = deployment.declared.use
-    path, record = attested_path(row, use), evidence.attested(row, use)
+    path, record = evidence.attested_path(row, use), evidence.attested(row, use)
     if record is not None:
         return Proof(path, f"{record['status']} on {record['device'].get('board', 'no GPU')}, {record['time']}")
     return Proof(path, evidence.unread.get(path, ""))

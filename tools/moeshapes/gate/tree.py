@@ -48,13 +48,17 @@ class WorkingTree:
 
     @cached_property
     def records(self) -> Mapping[str, list[str]]:
-        """The paths of what is named as a record, by the files' names."""
-        return records_by_name(path for path in record_files(self.root) if FILE.fullmatch(path.rpartition("/")[2]))
+        return records_below(self.root)
 
 
 def read_tree(root: Path) -> WorkingTree:
     declarations, findings = load_declarations(root)
     return WorkingTree(root, read_families(root), declarations, tuple(findings))
+
+
+def records_below(root: Path) -> Mapping[str, list[str]]:
+    """The paths of what is named as a record, by the files' names."""
+    return records_by_name(path for path in record_files(root) if FILE.fullmatch(path.rpartition("/")[2]))
 
 
 def record_files(root: Path) -> Iterator[str]:

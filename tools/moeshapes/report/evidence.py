@@ -8,8 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from moeshapes.record import MAX_BYTES, RECORDS, RecordError, parse_record, read_content
-from moeshapes.record_name import file_name, file_name_of, folder_name, is_shipped
+from moeshapes.claim import Claim
+from moeshapes.gate.attestation import Attestations
+from moeshapes.gate.tree import records_below
+from moeshapes.record import MAX_BYTES, RecordError, parse_record, read_content
+from moeshapes.record_name import file_name, file_name_of, is_shipped
 from moeshapes.row import TunedRow
 from moeshapes.use import Use
 
@@ -18,29 +21,40 @@ CACHE = "build/records"
 """Where `verify` keeps the records that are not committed, below a repository's root."""
 
 
-def attested_path(row: TunedRow, use: Use) -> str:
-    """Where a shipped row's attested record stands below the root; empty for a row of another table."""
-    table = row.place.file
-    return f"{RECORDS}/{folder_name(table)}/{file_name(row.key, row.launch(), use)}" if is_shipped(table) else ""
-
-
 @dataclass
 class Evidence:
-    """The records below a repository's root. `unread` says of files that are no records why, as they are met."""
+    """The records below a repository's root. Attested ones are those that the gate may rely on."""
 
     root: Path
-    unread: dict[str, str] = field(default_factory=dict)
+    _unread: dict[str, str] = field(default_factory=dict, init=False)
+
+    @property
+    def unread(self) -> dict[str, str]:
+        """Why the files that were met and are not to be relied on are not, by their paths."""
+        return {path: fault.message for path, fault in self._attestations.faults.items()} | self._unread
 
     def of(self, row: TunedRow, use: Use) -> Record | None:
         """The record of a row as it stands under a use as it is declared; None where there is none."""
         return self.attested(row, use) or self._cached.get(file_name(row.key, row.launch(), use))
 
+    def attested_path(self, row: TunedRow, use: Use) -> str:
+        """Where a row's attested record stands below the root, or is to; empty for a row that does not ship."""
+        claim = Claim(row, use)
+        return (claim.among(self._paths) or claim.path) if is_shipped(row.place.file) else ""
+
     def attested(self, row: TunedRow, use: Use) -> Record | None:
         """The committed record alone."""
-        path = attested_path(row, use)
-        record = self._read(self.root / path) if path else None
-        # A record under another's name is evidence of what it says it is of.
-        return record if record and file_name_of(record) == path.rpartition("/")[2] else None
+        path = Claim(row, use).among(self._paths) if is_shipped(row.place.file) else None
+        said = self._attestations.at(path) if path else None
+        return said.record if said else None
+
+    @cached_property
+    def _attestations(self) -> Attestations:
+        return Attestations(self.root)
+
+    @cached_property
+    def _paths(self) -> Mapping[str, list[str]]:
+        return records_below(self.root)
 
     @cached_property
     def _cached(self) -> Mapping[str, Record]:
@@ -57,10 +71,8 @@ class Evidence:
         return (record for record in records if record and record["launch"] is not None)
 
     def _read(self, path: Path) -> Record | None:
-        if not path.exists() and not path.is_symlink():
-            return None
         try:
             return parse_record(read_content(path, MAX_BYTES))
         except RecordError as error:
-            self.unread[path.relative_to(self.root).as_posix()] = str(error)
+            self._unread[path.relative_to(self.root).as_posix()] = str(error)
             return None

@@ -8,12 +8,12 @@ from functools import cached_property
 from math import inf
 from typing import Any
 
+from moeshapes.claim import judged_uses
 from moeshapes.expand import Declarations
 from moeshapes.report.evidence import Evidence
 from moeshapes.report.speed import Speed, speed_of
 from moeshapes.row import TunedRow
 from moeshapes.use import Use
-from moeshapes.verify.plan import undeclared_use
 
 NO_RECORD = "no record"
 PROVEN, EMULATED, FAIL = "proven", "emulated", "fail"
@@ -86,8 +86,8 @@ class Proof:
 
 
 def proofs_of(rows: Iterable[TunedRow], declarations: Declarations, evidence: Evidence) -> Iterator[Proof]:
-    """Every row under each use that is declared for it, or under the plainest one where none is."""
+    """Every row under each use that it is judged under."""
     for row in rows:
-        declared = declarations.uses_of(row)
-        for use in declared or (undeclared_use(row.key)[0],):
-            yield Proof(row, use, bool(declared), evidence.of(row, use))
+        declared = bool(declarations.uses_of(row))
+        for use in judged_uses(row, declarations):
+            yield Proof(row, use, declared, evidence.of(row, use))
