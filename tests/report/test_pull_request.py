@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from branches import git
 from moeshapes.report.gather import pull_request_of
 from moeshapes.report.links import Links
 from moeshapes.report.proof import Proof
@@ -12,7 +14,9 @@ from moeshapes.report.pull_request import PullRequest
 from moeshapes.report.render import SMALLEST, render_pull_request
 from moeshapes.row import TunedRow
 from moeshapes.row_diff import RowDiff
+from pull_requests import Origin, commit
 from report_samples import SK, pull_request
+from small_repository import PORTABLE_TABLE, portable_line, tuned_line, write_both_backends
 
 LINKS = Links("https://e.example/{commit}/{file}#L{line}", "abc")
 
@@ -162,3 +166,22 @@ def test_names_from_a_pull_request_are_no_markup(request_: PullRequest) -> None:
 
 def _in_file(proof: Proof, file: str) -> Proof:
     return replace(proof, row=replace(proof.row, place=replace(proof.row.place, file=file)))
+
+
+def test_deployments_that_no_changed_row_serves_are_left_out(tmp_path: Path) -> None:
+    """The same shape is declared for AITER and, on two GPUs, for the portable kernels."""
+    origin = Origin(write_both_backends(tmp_path / "origin", portable_line(1)))
+    git(origin.root, "init", "--quiet")
+    commit(origin.root)
+    of_aiter = origin.clone("aiter").table(tuned_line(8))
+    portable = origin.clone("portable").table(portable_line(1), portable_line(8), table=PORTABLE_TABLE)
+    on_amd = origin.clone("amd").table(portable_line(8, gfx="gfx950", cu_num="256"), table=PORTABLE_TABLE)
+    assert [served(change.root) for change in (of_aiter, portable, on_amd)] == [
+        ["tiny/tp2#target 256/256/8/2 on gfx950/256"],
+        ["tiny/tp2-triton#target 256/256/8/2 on sm_90/132"],
+        [f"tiny/tp2-triton#target 256/256/8/2 on {gpu}" for gpu in ("gfx950/256", "sm_90/132")],
+    ]
+
+
+def served(root: Path) -> list[str]:
+    return [coverage.deployment.name for coverage in pull_request_of(root, "origin/main").coverages]

@@ -31,6 +31,11 @@ class Deployment:
         return f"{self.declared.use.id} {shape} on {self.gpu.gfx}/{self.gpu.cu_num}"
 
     @property
+    def key(self) -> Key:
+        """The key of one of its buckets, that of `declared`."""
+        return Key(self.gpu.gfx, self.gpu.cu_num, self.declared.row)
+
+    @property
     def is_portable(self) -> bool:
         """Whether the portable kernels serve it, and not AITER."""
         return self.declared.is_portable
@@ -49,10 +54,9 @@ class Deployment:
 
         A call of the portable kernels has its key's own formats, whatever the environment.
         """
-        key = Key(self.gpu.gfx, self.gpu.cu_num, self.declared.row)
         if self.is_portable:
-            return call_of_key(key, tokens)
-        call = call_of_use(key, self.declared.use, tokens, expert_mask=self.shape.ep > 1)
+            return call_of_key(self.key, tokens)
+        call = call_of_use(self.key, self.declared.use, tokens, expert_mask=self.shape.ep > 1)
         return replace(call, env={**call.env, **(env or {})}, version=version or Version())
 
 

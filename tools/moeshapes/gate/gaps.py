@@ -13,7 +13,7 @@ from moeshapes.findings import Finding
 from moeshapes.gate.base import Base
 from moeshapes.gate.tree import WorkingTree
 from moeshapes.repository import MODELS, SHAPES
-from moeshapes.row import Key, UntunedRow, is_portable
+from moeshapes.row import Key, UntunedRow
 from moeshapes.row_diff import RowDiff
 from moeshapes.rule import Rule, Severity
 from moeshapes.runtime.merged import merge
@@ -30,7 +30,7 @@ NEW_GAP = Rule(
 def new_gaps(tree: WorkingTree, base: Base, diff: RowDiff, declared: Declarations) -> Iterator[Finding]:
     """A finding a deployment. `declared` is what the base declared."""
     shapes = {_shape(row.key) for row in diff.removed}
-    asked = [d for d in _own(tree.declarations) if _has_changed(d, base) or _shape(_key(d)) in shapes]
+    asked = [d for d in _own(tree.declarations) if _has_changed(d, base) or _shape(d.key) in shapes]
     names = {deployment.name for deployment in asked}
     were = [deployment for deployment in _own(declared) if deployment.name in names]
     known = {coverage.deployment.name: set(coverage.gaps) for coverage in _covered(were, base.families)}
@@ -44,7 +44,7 @@ def new_gaps(tree: WorkingTree, base: Base, diff: RowDiff, declared: Declaration
 
 def _own(declared: Declarations) -> Iterator[Deployment]:
     """The deployments that AITER's lookup serves."""
-    return (deployment for deployment in deployments(declared) if not is_portable(deployment.shape.csv))
+    return (deployment for deployment in deployments(declared) if not deployment.is_portable)
 
 
 def _covered(asked: list[Deployment], families: Mapping[str, Family]) -> list[Coverage]:
@@ -54,10 +54,6 @@ def _covered(asked: list[Deployment], families: Mapping[str, Family]) -> list[Co
 def _has_changed(deployment: Deployment, base: Base) -> bool:
     shape = deployment.shape
     return bool({f"{SHAPES}/{shape.deployment}.yaml", f"{MODELS}/{shape.model}.yaml"} & base.changed)
-
-
-def _key(deployment: Deployment) -> Key:
-    return Key(deployment.gpu.gfx, deployment.gpu.cu_num, deployment.declared.row)
 
 
 def _shape(key: Key) -> tuple[str, int, UntunedRow]:

@@ -132,16 +132,15 @@ def _deployment(
     names: Names,
 ) -> dict[str, Any]:
     deployment = coverage.deployment
-    key = Key(deployment.gpu.gfx, deployment.gpu.cu_num, deployment.declared.row)
     return {
         "name": deployment.declared.use.id,
-        "dims": dims(key),
+        "dims": dims(deployment.key),
         "kind": deployment.recipe.name,
         "model": deployment.shape.model,
         "tp": deployment.shape.tp,
         "ep": deployment.shape.ep,
         "gpu": f"{deployment.gpu.gfx}/{deployment.gpu.cu_num}",
-        "shape": shapes.get(_group(key, deployment.declared.is_portable)),
+        "shape": shapes.get(_group(deployment.key, deployment.is_portable)),
         "cells": [_cell(cell, rows, names) for cell in coverage.cells],
     }
 

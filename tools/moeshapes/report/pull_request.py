@@ -74,9 +74,9 @@ class PullRequest:
 
 
 def serving(known: Iterable[Deployment], rows: Iterable[TunedRow]) -> list[Deployment]:
-    """The deployments whose shape any of the rows has, on the GPU that it is for."""
-    wanted = {shape_of(row.key) for row in rows}
-    return [each for each in known if any(shape_of(key) in wanted for key in each.declared.keys)]
+    """The deployments whose shape any of the rows has, for the same GPU and for kernels of the same backend."""
+    wanted = {(shape_of(row.key), row.is_portable) for row in rows}
+    return [each for each in known if (shape_of(each.key), each.is_portable) in wanted]
 
 
 def shape_of(key: Key) -> tuple[object, ...]:
