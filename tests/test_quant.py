@@ -26,6 +26,7 @@ from moeshapes.quant import (
     largest,
     pack_nibbles,
     quantise,
+    quantise_weight,
     quantise_weight_blocks,
     weight_spec,
 )
@@ -224,7 +225,7 @@ def test_weight_blocks(rows: int, k: int, fnuz: bool) -> None:
 )
 def test_a_slab_is_some_rows_of_the_whole(spec: Spec) -> None:
     w = torch.randn((384, 256), generator=torch.Generator().manual_seed(13))
-    whole = quantise_weight_blocks(w, spec) if spec.q_type is BLOCK else quantise(w, spec)
+    whole = quantise_weight(w, spec)
     assert whole.k == 256
     for start, stop in ((0, 384), (0, 100), (128, 256), (128, 300), (256, 257)):
         assert torch.equal(whole.slab(start, stop).dequantise(), whole.dequantise()[start:stop])

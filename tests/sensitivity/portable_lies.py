@@ -20,10 +20,9 @@ from faulty_kernels import add_slots_in_turn, spoil_every_tenth
 from moeshapes.backends.portable import backend, kernels
 from moeshapes.backends.portable.backend import PortableArm, PortableLayer
 from moeshapes.backends.portable.launch import launch
-from moeshapes.backends.portable.quantisers import as_bytes
 from moeshapes.backends.portable.sorting import Sorted
 from moeshapes.problem import Problem
-from moeshapes.quant import Quantised, largest
+from moeshapes.quant import Quantised, as_bytes, largest
 from moeshapes.recipe import Format, QType
 from moeshapes.verify.lookup import NO_LOOKUP, Lookup
 from moeshapes.verify.plan import counts_of

@@ -79,7 +79,7 @@ class Quantised:
     @property
     def k(self) -> int:
         """Elements of the last axis."""
-        return self.codes.shape[-1] * (2 if self.spec.number in (Format.FP4, Format.INT4) else 1)
+        return self.codes.shape[-1] * self.spec.number.per_byte
 
     def slab(self, start: int, stop: int) -> Quantised:
         """Rows of a matrix `[R, K]`; `start` a multiple of 128 where scales cover 128 rows."""
@@ -99,6 +99,11 @@ def activation_spec(recipe: Recipe, fnuz: bool) -> Spec:
 def weight_spec(recipe: Recipe, fnuz: bool) -> Spec:
     """How a recipe quantises weights."""
     return Spec(recipe.w, recipe.q_type, fnuz)
+
+
+def as_bytes(codes: Tensor) -> Tensor:
+    """Codes of one byte as uint8, others as they are: of fp8, torch and Triton can do little."""
+    return codes.view(torch.uint8) if codes.element_size() == 1 else codes
 
 
 def code_dtype(spec: Spec) -> torch.dtype:
@@ -131,6 +136,14 @@ def quantise(x: Tensor, spec: Spec) -> Quantised:
     if spec.q_type is QType.PER_1X32:
         return _quantise_mx(values, spec)
     return _quantise_fp32_scaled(values, spec)
+
+
+def quantise_weight(w: Tensor, spec: Spec) -> Quantised:
+    """Quantises a weight matrix `[R, K]`: in blocks of 128x128 where `spec` has wide blocks, else as `quantise` does.
+
+    Raises ValueError where R or K is no multiple of the block.
+    """
+    return (quantise_weight_blocks if spec.q_type is QType.PER_1X128 else quantise)(w, spec)
 
 
 def quantise_weight_blocks(w: Tensor, spec: Spec) -> Quantised:

@@ -18,6 +18,11 @@ class Format(str, Enum):
     INT8 = "int8"
     INT4 = "int4"
 
+    @property
+    def per_byte(self) -> int:
+        """How many codes stand in one byte: two where they are of four bits, else 1, though bf16 takes two bytes."""
+        return 2 if self in (Format.FP4, Format.INT4) else 1
+
 
 class QType(str, Enum):
     """What one scale covers, in AITER's `QuantType` spelling (contract 2.2)."""

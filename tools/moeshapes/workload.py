@@ -18,6 +18,7 @@ from moeshapes.problem import Problem
 from moeshapes.quant import (
     Quantised,
     Spec,
+    as_bytes,
     code_dtype,
     fp4_encode,
     largest,
@@ -145,7 +146,7 @@ def _draw_weight(problem: Problem, live_rows: Tensor, k: int, live_k: int, gener
     spec = weight_spec(problem.recipe, problem.fnuz)
     rows = live_rows.shape[0]
     codes = _draw_codes(rows, k, spec, generator)
-    _clear_dead(codes, live_rows, live_k if spec.number not in (Format.FP4, Format.INT4) else live_k // 2)
+    _clear_dead(codes, live_rows, live_k // spec.number.per_byte)
     scales = _draw_scales(rows, k, live_k, spec, generator)
     if scales is not None and scales.dtype == torch.uint8:
         _clear_dead(scales, live_rows, -(-live_k // 32))
@@ -160,7 +161,7 @@ def _code_std(spec: Spec) -> float:
 
 
 def _clear_dead(tensor: Tensor, live_rows: Tensor, live_columns: int) -> None:
-    bytes_view = tensor.view(torch.uint8) if tensor.element_size() == 1 else tensor
+    bytes_view = as_bytes(tensor)
     bytes_view[:, live_columns:] = 0
     bytes_view[~live_rows] = 0
 
@@ -170,7 +171,7 @@ def _draw_codes(rows: int, k: int, spec: Spec, generator: torch.Generator) -> Te
     device = generator.device
     quantiles = torch.special.ndtri((torch.arange(256, device=device, dtype=torch.float64) + 0.5) / 256)
     values = (quantiles * _code_std(spec)).float()
-    if spec.number in (Format.FP4, Format.INT4):
+    if spec.number.per_byte == 2:
         nibbles = fp4_encode(values) if spec.number is Format.FP4 else values.round().clamp(-7, 7).to(torch.int8)
         nibbles = nibbles.view(torch.uint8) & 0xF
         pairs = torch.cartesian_prod(nibbles, nibbles)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from moeshapes.checkpoint.reader import padded
-from moeshapes.quant import WIDE_BLOCK, Quantised, Spec, fp8_dtype, quantise, quantise_weight_blocks
+from moeshapes.quant import WIDE_BLOCK, Quantised, Spec, as_bytes, fp8_dtype, quantise_weight, weight_scale_shape
 from moeshapes.recipe import Format, QType
 
 _FN_NAN, _FN_MINUS_ZERO = 0x7F, 0x80
@@ -31,13 +31,13 @@ def fitted(parts: Sequence[Quantised | Tensor], rows: int, k: int, spec: Spec) -
     values = torch.cat([padded(_values(part)[:, :k], rows, k) for part in parts])
     if not values.isfinite().all():
         raise ValueError(_NOT_FINITE)
-    return (quantise_weight_blocks if spec.q_type is QType.PER_1X128 else quantise)(values, spec), True
+    return quantise_weight(values, spec), True
 
 
 def _is_finite(part: Quantised) -> bool:
     """Whether codes and scales are; every code of four bits and of int8 is."""
     codes, scales = part.codes, part.scales
-    if part.spec.number is Format.FP8 and bool(((codes.view(torch.uint8) & _FN_NAN) == _FN_NAN).any()):
+    if part.spec.number is Format.FP8 and bool(((as_bytes(codes) & _FN_NAN) == _FN_NAN).any()):
         return False
     if part.spec.is_plain and not codes.isfinite().all():
         return False
@@ -82,32 +82,24 @@ def _share_scales(parts: Sequence[Quantised]) -> bool:
 
 def _padded(part: Quantised, rows: int, k: int) -> Quantised:
     """With zeros below and to the right, under the scales that the quantiser gives zeros."""
-    elements = 2 if part.spec.number in (Format.FP4, Format.INT4) else 1
-    width = k // elements
+    width = k // part.spec.number.per_byte
     codes = padded(part.codes[:, :width], rows, width)
-    scales = part.scales
-    if scales is None or part.spec.q_type is QType.PER_TENSOR:
+    scales, shape = part.scales, weight_scale_shape(part.spec, rows, k)
+    if scales is None or shape is None or part.spec.q_type is QType.PER_TENSOR:
         return Quantised(part.spec, codes, scales)
-    wide = part.spec.q_type is QType.PER_1X128
-    scale_rows = -(-rows // WIDE_BLOCK) if wide else rows
-    scale_k = 1 if part.spec.q_type is QType.PER_TOKEN else k // (WIDE_BLOCK if wide else 32)
+    scale_rows, scale_k = shape
     return Quantised(part.spec, codes, padded(scales[:, :scale_k], scale_rows, scale_k, _scale_of_zeros(part.spec)))
 
 
 def _scale_of_zeros(spec: Spec) -> float:
-    zeros = torch.zeros((WIDE_BLOCK, WIDE_BLOCK))
-    found = quantise_weight_blocks(zeros, spec) if spec.q_type is QType.PER_1X128 else quantise(zeros, spec)
-    assert found.scales is not None
-    return float(found.scales.flatten()[0])
+    scales = quantise_weight(torch.zeros((WIDE_BLOCK, WIDE_BLOCK)), spec).scales
+    assert scales is not None
+    return float(scales.flatten()[0])
 
 
 def _stacked(parts: Sequence[Quantised]) -> Quantised:
     first = parts[0]
-    codes = torch.cat([part.codes.view(_as_bytes(part.codes)) for part in parts]).view(first.codes.dtype)
+    codes = torch.cat([as_bytes(part.codes) for part in parts]).view(first.codes.dtype)
     if first.scales is None or first.spec.q_type is QType.PER_TENSOR:
         return Quantised(first.spec, codes, first.scales)
     return Quantised(first.spec, codes, torch.cat([part.scales for part in parts if part.scales is not None]))
-
-
-def _as_bytes(codes: Tensor) -> torch.dtype:
-    return torch.uint8 if codes.element_size() == 1 else codes.dtype

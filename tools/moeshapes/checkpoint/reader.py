@@ -15,7 +15,7 @@ from moeshapes.checkpoint.fault import CheckpointError
 from moeshapes.checkpoint.form import Form
 from moeshapes.checkpoint.index import Entry, Index, unreadable
 from moeshapes.checkpoint.stored import Matrix
-from moeshapes.quant import Quantised, Spec, e8m0_decode
+from moeshapes.quant import Quantised, Spec, as_bytes, e8m0_decode
 from moeshapes.recipe import Format, QType
 
 _INT4_OFFSET = 0x88
@@ -106,7 +106,7 @@ def _whole(form: Form, codes: Tensor, scales: Tensor | None) -> Quantised:
     if scales is None:
         return Quantised(spec, codes, None)
     if form.scale_k:
-        width = scales.shape[1] * form.scale_k // (2 if form.number in (Format.FP4, Format.INT4) else 1)
+        width = scales.shape[1] * form.scale_k // form.number.per_byte
         codes = padded(codes, codes.shape[0], width)
     return Quantised(spec, codes, _scales(form, scales))
 
@@ -121,15 +121,13 @@ def _scales(form: Form, scales: Tensor) -> Tensor:
 
 def _cut(q: Quantised, k: int) -> Quantised:
     """The first k elements of each row, the last block's others zero."""
-    live = k // 2 if q.spec.number in (Format.FP4, Format.INT4) else k
-    q.codes.view(torch.uint8 if q.codes.element_size() == 1 else q.codes.dtype)[:, live:] = 0
+    as_bytes(q.codes)[:, k // q.spec.number.per_byte :] = 0
     return q
 
 
 def padded(tensor: Tensor, rows: int, columns: int, value: float = 0.0) -> Tensor:
-    """`tensor` in the upper left of a matrix of that value."""
+    """`tensor` in the upper left of a matrix of that value, which one-byte types take as a byte."""
     filled = torch.empty((rows, columns), dtype=tensor.dtype)
-    as_stored = torch.uint8 if tensor.dtype.is_floating_point and tensor.element_size() == 1 else tensor.dtype
-    filled.view(as_stored).fill_(value)
-    filled.view(as_stored)[: tensor.shape[0], : tensor.shape[1]] = tensor.view(as_stored)
+    as_bytes(filled).fill_(value)
+    as_bytes(filled)[: tensor.shape[0], : tensor.shape[1]] = as_bytes(tensor)
     return filled

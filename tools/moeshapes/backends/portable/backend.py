@@ -14,12 +14,12 @@ from torch import Tensor
 from moeshapes.backends.base import NotRunAsNamedError, UnsupportedRowError
 from moeshapes.backends.portable import formats, kernels
 from moeshapes.backends.portable.launch import launch, row_name
-from moeshapes.backends.portable.quantisers import as_bytes, intermediate_buffers, quantise_activations
+from moeshapes.backends.portable.quantisers import intermediate_buffers, quantise_activations
 from moeshapes.backends.portable.sorting import Sorted, sort_slots
 from moeshapes.kernel_name import KernelName, parse
 from moeshapes.portable import default_launch, kernel_faults, why_no_kernels
 from moeshapes.problem import Problem
-from moeshapes.quant import Quantised, activation_spec
+from moeshapes.quant import Quantised, activation_spec, as_bytes
 from moeshapes.recipe import Format, QType
 from moeshapes.verify.lookup import NO_LOOKUP, Lookup
 from moeshapes.workload import Call, Layer

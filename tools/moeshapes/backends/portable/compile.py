@@ -16,7 +16,7 @@ from moeshapes.backends.portable.backend import PortableLayer, refuse_recipe
 from moeshapes.backends.portable.launch import compiling
 from moeshapes.problem import Problem
 from moeshapes.quant import Quantised, code_dtype, weight_scale_shape, weight_spec
-from moeshapes.recipe import Format, QType
+from moeshapes.recipe import QType
 from moeshapes.workload import Call, Layer
 
 _META = torch.device("meta")
@@ -64,7 +64,7 @@ def meta_call(problem: Problem, tokens: int) -> Call:
 def _weight(problem: Problem, rows: int, k: int) -> Quantised:
     """A matrix `[rows, k]` as quant.Quantised has it, of the recipes that have portable kernels."""
     spec = weight_spec(problem.recipe, problem.fnuz)
-    codes = _empty((rows, k // 2 if spec.number is Format.FP4 else k), code_dtype(spec))
+    codes = _empty((rows, k // spec.number.per_byte), code_dtype(spec))
     shape = weight_scale_shape(spec, rows, k)
     scales = None if shape is None else _empty(shape, torch.uint8 if spec.q_type is QType.PER_1X32 else torch.float32)
     return Quantised(spec, codes, scales)

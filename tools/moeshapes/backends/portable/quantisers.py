@@ -9,16 +9,11 @@ from torch import Tensor
 
 from moeshapes.backends.portable.formats import TO_FP4, TO_FP8, larger, largest, store_quantised, to_fp8
 from moeshapes.backends.portable.launch import launch
-from moeshapes.quant import Quantised, Spec, fp8_dtype
+from moeshapes.quant import Quantised, Spec, as_bytes, fp8_dtype
 from moeshapes.recipe import Format, QType
 
 _MX_TILE = (4, 512)
 _ROW_TILE, _WIDE_BLOCKS = 1024, 8
-
-
-def as_bytes(codes: Tensor) -> Tensor:
-    """fp8 as bytes: a kernel names the format itself, and a masked load has no fp8 zero."""
-    return codes.view(torch.uint8) if codes.element_size() == 1 else codes
 
 
 def intermediate_buffers(
