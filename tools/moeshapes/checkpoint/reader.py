@@ -126,7 +126,9 @@ def _cut(q: Quantised, k: int) -> Quantised:
 
 
 def padded(tensor: Tensor, rows: int, columns: int, value: float = 0.0) -> Tensor:
-    """`tensor` in the upper left of a matrix of that value, which one-byte types take as a byte."""
+    """`tensor` in the upper left of a matrix of that value, which one-byte types take as a byte; itself where it fits."""
+    if tensor.shape == (rows, columns):
+        return tensor
     filled = torch.empty((rows, columns), dtype=tensor.dtype)
     as_bytes(filled).fill_(value)
     as_bytes(filled)[: tensor.shape[0], : tensor.shape[1]] = as_bytes(tensor)
