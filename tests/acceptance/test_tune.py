@@ -14,6 +14,8 @@ import pytest
 from answers import AnsweringPool
 from gpus import gpu, local
 from moeshapes.commands import tune as tune_command
+from moeshapes.portable import default_launch
+from moeshapes.recipe import RECIPES
 from moeshapes.record import RECORDS
 from moeshapes.row import TunedRow
 from moeshapes.table import read_table, read_tuned_rows
@@ -59,6 +61,7 @@ def records(root: Path) -> list[Path]:
 
 
 FASTEST = first(64, 3), second(128, 3)
+DEFAULT_SECOND = str(default_launch(RECIPES["a4w4"], 8)["kernelName2"])
 
 
 def test_the_fastest_of_each_bucket_is_written_with_its_records(tune: Tune, tmp_path: Path) -> None:
@@ -141,6 +144,43 @@ def test_where_nothing_is_faster_nothing_is_written_and_the_yaml_is_told(tune: T
     assert "shapes/tiny/tp2-triton.yaml:7" in done.stdout
     assert "MOE552 tiny/tp2-triton#target: no candidate is kept at [1, 8] tokens" in done.stdout
     assert "`- {tokens: [1, 8], reason: no candidate beat the default}`" in done.stdout
+
+
+def write_denying(root: Path) -> Path:
+    """The mode of the default's stage 2 is denied, and the space has another one alone."""
+    shape = root / f"shapes/{SHAPE}.yaml"
+    deny = "kernels:\n  deny:\n    - {match: {family: triton_moe2, mode: atomic}, reason: sums differ}\n"
+    shape.write_text(shape.read_text(encoding="utf-8") + deny, encoding="utf-8")
+    return root
+
+
+def with_a_fast_default(kernel: str) -> float:
+    return 1.0 if kernel == DEFAULT_SECOND else plain_us(kernel)
+
+
+def test_a_denied_default_is_measured_with_and_never_chosen(tune: Tune, tmp_path: Path) -> None:
+    write_denying(write_tiny(tmp_path))
+    lab = Lab(us=with_a_fast_default)
+    done = tune(lab)
+    assert done.returncode == 0, done.stdout
+    assert "MOE307" not in done.stdout
+    assert DEFAULT_SECOND in {two for _, two in lab.screened}
+    assert DEFAULT_SECOND not in {two for _, two, _ in lab.verified}
+    assert {token: pair[1] for token, pair in pairs(tmp_path).items()} == {1: second(128, 3), 8: second(128, 3)}
+    assert len(records(tmp_path)) == 2
+
+
+def test_a_row_that_is_denied_by_now_neither_stands_nor_competes(tune: Tune, tmp_path: Path) -> None:
+    write_tiny(tmp_path)
+    tune(Lab(us=with_a_fast_default), "--tokens", "8")
+    assert pairs(tmp_path)[8][1] == DEFAULT_SECOND
+    write_denying(tmp_path)
+    lab = Lab(us=with_a_fast_default)
+    done = tune(lab, "--tokens", "8")
+    assert done.returncode == 0, done.stdout
+    assert "stands: " not in done.stdout
+    assert DEFAULT_SECOND not in {two for _, two, _ in lab.verified}
+    assert pairs(tmp_path)[8][1] == second(128, 3)
 
 
 def test_what_is_fast_at_a_first_look_alone_is_not_written(tune: Tune, tmp_path: Path) -> None:

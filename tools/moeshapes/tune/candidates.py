@@ -24,7 +24,10 @@ _MATRICES = {1: 2, 2: 1}
 
 @dataclass(frozen=True)
 class Candidates:
-    """What is tried with tiles of `block_m` rows: names of either stage, and the stage 2 that stage 1 is tried with."""
+    """What is tried with tiles of `block_m` rows: names of either stage, and the stage 2 that stage 1 is tried with.
+
+    `plain_second` is the default's, whether or not a row may name it.
+    """
 
     block_m: int
     firsts: tuple[str, ...]
@@ -76,13 +79,18 @@ def _fitting(space: Space, key: Key, recipe: Recipe, denied: Sequence[Deny], row
 
     def fits(name: str) -> bool:
         kernel = parse(name)
-        if kernel is None or any(kernel_faults(kernel, recipe)) or any(kernel.matches(deny.match) for deny in denied):
+        if kernel is None or any(kernel_faults(kernel, recipe)) or is_denied(kernel, denied):
             return False
         columns = _MATRICES[kernel.stage or 1] * (kernel.tile_n or 0)
         sums = rows * columns / (_LANES * (kernel.warps or 1))
         return sums <= space.accumulators and pipeline_bytes(kernel, recipe) <= room
 
     return fits
+
+
+def is_denied(kernel: KernelName, denied: Sequence[Deny]) -> bool:
+    """Whether a shape's policy forbids the kernel."""
+    return any(kernel.matches(deny.match) for deny in denied)
 
 
 def pipeline_bytes(kernel: KernelName, recipe: Recipe) -> int:

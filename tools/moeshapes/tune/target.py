@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from moeshapes.expand import Declarations, DeclaredRow
 from moeshapes.findings import Finding, Place
+from moeshapes.policy import Deny
 from moeshapes.recipe import RECIPES, Recipe
 from moeshapes.repository import tuned_name
 from moeshapes.row import Key
@@ -26,6 +27,11 @@ class Target:
     @property
     def recipe(self) -> Recipe:
         return RECIPES[self.declared[0].use.recipe]
+
+    @property
+    def deny(self) -> tuple[Deny, ...]:
+        """Uses of one key deny the same."""
+        return self.declared[0].deny
 
     @property
     def layer(self) -> tuple[object, ...]:

@@ -10,13 +10,14 @@ from itertools import count
 from statistics import fmean
 
 from moeshapes.findings import Place
+from moeshapes.kernel_name import parse
 from moeshapes.problem import problem_of
 from moeshapes.row import Key, TunedRow
 from moeshapes.select.choice import Choice, choose
 from moeshapes.select.pairing import WHOLE, Candidate, Offer
 from moeshapes.select.trial import Bench, Tried, passes_of, plan_of, shipped_as
 from moeshapes.tune.budget import Budget, BudgetSpentError
-from moeshapes.tune.candidates import Candidates, Pair, candidates_of, row_of, timed
+from moeshapes.tune.candidates import Candidates, Pair, candidates_of, is_denied, row_of, timed
 from moeshapes.tune.memory import Memory
 from moeshapes.tune.screening import Answers, Question, Screener
 from moeshapes.tune.search import Search, survivors
@@ -93,10 +94,11 @@ class Tuner:
         uses = [problem_of(target.key, declared.use).as_json() for declared in target.declared]
         candidates = [asdict(each) for each in self._candidates(target)]
         key = [target.key.gfx, target.key.cu_num, *target.key.shape.cells()]
-        return ["choice", key, uses, candidates, self.most, dict(planned.versions)]
+        denied = [dict(deny.match) for deny in target.deny]
+        return ["choice", key, uses, candidates, denied, self.most, dict(planned.versions)]
 
     def _candidates(self, target: Target) -> list[Candidates]:
-        return candidates_of(self.space, target.key, target.recipe, target.declared[0].deny)
+        return candidates_of(self.space, target.key, target.recipe, target.deny)
 
     def _shipped(self, target: Target) -> TunedRow | None:
         """The row that is there."""
@@ -145,7 +147,7 @@ class Tuner:
     def _offer(self, target: Target, search: Search, seen: Answers, planned: Planned) -> Offer:
         """The best candidates, and the row that is there, for which nothing is known to speak against them."""
         without = next((each.us / each.ratio for each in seen.values() if not each.error), 1.0)
-        ranked = search.ranked(seen)
+        ranked = [(ratio, pair) for ratio, pair in search.ranked(seen) if not _is_denied(target, pair)]
         best = survivors(ranked, self.most, lambda pair: not self._lost(target, pair))
         there = [(ratio, pair) for ratio, pair in ranked if pair == search.shipped]
         rows = [self._row(target, pair, ratio * without) for ratio, pair in dict.fromkeys(best + there)]
@@ -199,6 +201,11 @@ _Name = tuple[TunedRow | None, str]
 
 def _pair(row: TunedRow) -> Pair:
     return row.kernel1, row.kernel2
+
+
+def _is_denied(target: Target, pair: Pair) -> bool:
+    """Whether a row may not name it, such as the default's stage 2 that others were timed with."""
+    return any(is_denied(kernel, target.deny) for kernel in map(parse, pair) if kernel)
 
 
 def _name(subject: Subject) -> _Name:
