@@ -52,9 +52,14 @@ def lint_rows(
     """
     incomplete = declarations is not None and not sound
     tables = Tables(tuple(rows), declarations if sound else None, incomplete)
-    subjects = [_subject(row, declarations, version or Version()) for row in tables.rows]
-    by_row = [finding for subject in subjects for check in CHECKS for finding in check(subject)]
+    by_row = [finding for row in tables.rows for finding in lint_row(row, declarations, version)]
     return by_row + [finding for check in TABLE_CHECKS for finding in check(tables)]
+
+
+def lint_row(row: TunedRow, declarations: Declarations | None = None, version: Version | None = None) -> list[Finding]:
+    """What the rules find in a row by itself, whatever stands beside it."""
+    subject = _subject(row, declarations, version or Version())
+    return [finding for check in CHECKS for finding in check(subject)]
 
 
 def _subject(row: TunedRow, declarations: Declarations | None, version: Version) -> Subject:

@@ -13,7 +13,7 @@ from moeshapes.findings import Place
 from moeshapes.kernel_name import KernelName, parse
 from moeshapes.row import Key, TunedRow
 from moeshapes.rule import Severity
-from moeshapes.rules import lint_rows
+from moeshapes.rules import lint_row
 from moeshapes.rules.throughput import throughput_cells
 from moeshapes.select.profile import ONE_STAGE_OF_BF16, STAGE1, STAGE2, Profile, Timed
 
@@ -145,7 +145,7 @@ def _cheapest(stream: Iterable[Candidate], passes: Callable[[Candidate], bool], 
 
 def _objections(row: TunedRow, declarations: Declarations) -> list[str]:
     """The errors that lint has of a row, by rule and without its figures."""
-    found = lint_rows([row], declarations)
+    found = lint_row(row, declarations)
     return [f"{each.rule.id} {each.rule.name}" for each in found if each.rule.severity is Severity.ERROR]
 
 
@@ -154,7 +154,7 @@ def _sound(kernels: Sequence[Timed], declarations: Declarations, refused: Counte
     kept = []
     for timed in kernels:
         row = _row(timed, None) if timed.stage != STAGE2 else _row(None, timed)
-        found = [each for each in lint_rows([row], declarations) if each.rule.severity is Severity.ERROR]
+        found = [each for each in lint_row(row, declarations) if each.rule.severity is Severity.ERROR]
         column = "kernelName2" if timed.stage == STAGE2 else "kernelName1"
         own = [each for each in found if each.rule.id.startswith(_KERNEL_RULES) and column in each.message]
         refused.update(f"{each.rule.id} {each.rule.name}" for each in own[:1])
