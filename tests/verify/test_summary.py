@@ -15,6 +15,7 @@ from moeshapes.verify.evidence import EMULATED, FAIL, PROVEN
 from moeshapes.verify.plan import Subject
 from moeshapes.verify.run import ERROR, SKIPPED, Verified
 from moeshapes.verify.summary import HEADERS, SPEED, closing_line, details, is_slower, markdown, table
+from report_samples import one_pass
 from small_repository import tuned_row
 
 USE = Use("tiny/tp2", "target", "a4w4", "silu")
@@ -65,9 +66,15 @@ def test_a_line_says_what_was_judged_and_how_far_off_it_was() -> None:
 def test_what_was_timed_has_a_cell_for_it() -> None:
     timed = verified(PROVEN, speed=report_samples.speed(0.8, us=30.0))
     *_, line = table([timed], markdown=True).splitlines()
-    assert line.strip("| ").endswith("| faster 37.5 → 30.0 µs, −20.0 % ± 0.2 (noise 0.26 %)")
+    assert line.strip("| ").endswith("| faster 37.5 → 30.0 µs, −20.0 % ± 0.24 (noise 0.26 %)")
     assert SPEED in table([timed, verified()])
     assert SPEED not in table([verified()])
+
+
+def test_passes_that_disagree_widen_the_interval() -> None:
+    speed = report_samples.speed(0.8)
+    speed["comparisons"][0]["passes"] = [one_pass(0.8, margin=0.01), one_pass(0.9, margin=0.02)]
+    assert "−15.1 % ± 6.5 (noise" in cells(verified(PROVEN, speed=speed))[-1]
 
 
 def test_a_slower_row_is_named_with_its_times() -> None:
@@ -76,7 +83,7 @@ def test_a_slower_row_is_named_with_its_times() -> None:
     assert not is_slower(verified(PROVEN, speed=report_samples.speed(0.8)))
     text = details([slower, verified()])
     assert text.startswith("slower: 256/256/8/2 a4w4 token 8")
-    assert "slower 30.0 → 33.0 µs, +10.1 % ± 0.2; slower than the replaced 27.5 → 33.0 µs, +20.1 % ± 0.2" in text
+    assert "slower 30.0 → 33.0 µs, +10.1 % ± 0.25; slower than the replaced 27.5 → 33.0 µs, +20.1 % ± 0.26 (" in text
 
 
 def test_the_worst_of_all_token_counts_is_shown() -> None:

@@ -110,7 +110,6 @@ def _proof(proof: Proof, names: Names) -> dict[str, Any]:
     if proof.speed:
         found["v"] = proof.speed.verdict
         found["c"] = [_comparison(each) for each in proof.speed.comparisons]
-        found["n"] = _rounded(100 * proof.speed.noise_floor)
     return found
 
 

@@ -82,8 +82,8 @@ class Speed:
 
     @property
     def noise_floor(self) -> float:
-        """The largest change that identical arms seemed to have, as a share."""
-        return max(abs(one.change.centre) for one in self.noise)
+        """The largest change that identical arms may have had, as a share: the far end of an interval."""
+        return max(abs(end) for one in self.noise for end in (one.change.low, one.change.high))
 
 
 def speed_of(record: Mapping[str, Any]) -> Speed | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from statistics import fmean, geometric_mean
+from collections.abc import Sequence
 from typing import Any
 
 from tabulate import tabulate
 
 from moeshapes.findings import Place, printable
+from moeshapes.report.figures import with_interval
+from moeshapes.report.speed import BASELINE, Comparison, Speed, speed_of
 from moeshapes.verify.evidence import EMULATED, FAIL, PROVEN
 from moeshapes.verify.run import ERROR, SKIPPED, Verified
 from moeshapes.verify.timing import SLOWER
@@ -37,42 +38,28 @@ def _urgency(result: Verified) -> int:
     return 2 if result.status in (FAIL, ERROR) or is_slower(result) else 0 if result.cached else 1
 
 
-def _speed_of(result: Verified) -> Mapping[str, Any] | None:
-    return result.record["speed"] if result.record else None
+def _speed_of(result: Verified) -> Speed | None:
+    return speed_of(result.record) if result.record else None
 
 
 def is_slower(result: Verified) -> bool:
     """Whether the row takes longer than what runs without it, or than the row that it replaces."""
     speed = _speed_of(result)
-    return speed is not None and speed["verdict"] == SLOWER
+    return speed is not None and speed.verdict == SLOWER
 
 
 def _timing(result: Verified) -> str:
-    """`faster: 497.5 → 395.6 µs, −20.4 % ± 0.1 (noise 0.1 %)`; what it replaces after what runs without it."""
+    """`faster 497.5 → 395.6 µs, −20.4 % ± 0.1 (noise 0.1 %)`; what it replaces after what runs without it."""
     speed = _speed_of(result)
     if speed is None:
         return ""
-    noise = max(_reach(found) for found in speed["noise"])
-    parts = [_compared(compared) for compared in speed["comparisons"]]
-    return f"{'; '.join(parts)} (noise {100 * noise:.2g} %)"
+    return f"{'; '.join(map(_compared, speed.comparisons))} (noise {100 * speed.noise_floor:.2g} %)"
 
 
-def _compared(compared: Mapping[str, Any]) -> str:
-    passes = compared["passes"]
-    us, other = (fmean(found[name] for found in passes) for name in ("us", "other_us"))
-    change = geometric_mean([found["ratio"] for found in passes]) - 1
-    reach = max(found["high"] - found["low"] for found in passes) / 2
-    what = "" if compared["against"] == "baseline" else "than the replaced "
-    return f"{compared['verdict']} {what}{other:.1f} → {us:.1f} µs, {_percent(change)} % ± {100 * reach:.2g}"
-
-
-def _percent(change: float) -> str:
-    return f"{100 * change:+.1f}".replace("-", "−")
-
-
-def _reach(found: Mapping[str, Any]) -> float:
-    """How far from 1 the interval of a comparison with itself gets."""
-    return float(max(abs(found["low"] - 1), abs(found["high"] - 1)))
+def _compared(comparison: Comparison) -> str:
+    what = "" if comparison.against == BASELINE else "than the replaced "
+    times = f"{comparison.other_us:.1f} → {comparison.us:.1f} µs"
+    return f"{comparison.verdict} {what}{times}, {with_interval(comparison.change)}"
 
 
 def _cells(result: Verified) -> list[str]:
