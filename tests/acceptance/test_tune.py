@@ -76,6 +76,16 @@ def test_the_fastest_of_each_bucket_is_written_with_its_records(tune: Tune, tmp_
     assert "Source: moeshapes tune, NVIDIA H200, torch " in done.stdout
 
 
+def test_a_table_of_two_shapes_is_one(tune: Tune, tmp_path: Path) -> None:
+    write_tiny(tmp_path)
+    shape = tmp_path / f"shapes/{SHAPE}.yaml"
+    (shape.parent / "tp4-triton.yaml").write_text(shape.read_text(encoding="utf-8").replace("tp: 2", "tp: 4"))
+    done = tune(Lab(), what="triton_tiny_untuned_fmoe.csv")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(records(tmp_path)) == 4
+    assert "1 table and 4 records written" in done.stderr
+
+
 def test_times_are_the_records_and_throughput_follows_from_them(tune: Tune, tmp_path: Path) -> None:
     write_tiny(tmp_path)
     tune(Lab(looks_like={FASTEST[0]: 0.5}), "--tokens", "8")

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
+from moeshapes.commands.keeping import Keeping
 from moeshapes.commands.options import format_option, root_option
 from moeshapes.commands.outcome import counted, show
 from moeshapes.commands.production import require_aiter
 from moeshapes.commands.progress import progress
-from moeshapes.commands.sign import sign_attested, sign_option
+from moeshapes.commands.sign import sign_option
 from moeshapes.findings import Finding, Place, has_errors, printable
 from moeshapes.record import RecordStore
 from moeshapes.repository import load_declarations
 from moeshapes.root import name_from
-from moeshapes.select.choice import Choice, account, choose, findings_of
+from moeshapes.select.choice import Choice, choose, findings_of
 from moeshapes.select.faults import NO_CANDIDATES
-from moeshapes.select.keep import attest, keep
 from moeshapes.select.pairing import Offer, offers
 from moeshapes.select.profile import read_profile
 from moeshapes.select.trial import Bench, try_all
@@ -39,17 +38,6 @@ def _required_note(context: click.Context, parameter: click.Parameter, given: st
         example = '--source "MI355X, ROCm 7.0, AITER e4048607a5"'
         raise click.UsageError(f"say where the times come from, for example: {example}")
     return given
-
-
-@dataclass(frozen=True)
-class _Keeping:
-    """How what is chosen is kept: its source, whether unproven rows are, and the key that signs records."""
-
-    root: Path
-    note: str
-    allow_emulated: bool
-    key: Path | None
-    style: str
 
 
 @click.command("select", short_help="Keep a tuner's fastest candidates that the verifier finds right.")
@@ -118,8 +106,10 @@ def command(
     site = Site(backend, LocalGpus() if backend == EMULATE else local_gpus())
     pool, store = local_pool(site.local.gpus, limit), RecordStore(root / "build" / "records")
     bench = Bench(declarations, site, merged_tables(root, site), pool, store, shipped_rows(root), fresh)
-    choices = _try(offered, bench, style)
-    return _keep(choices, bench, _Keeping(root, note, allow_emulated, key, style), findings)
+    choices = _try(offered, bench)
+    keeping = Keeping(root, note, bench, key, style, allow_emulated)
+    objections = keeping.keep(choices)
+    return show([*findings, *findings_of(choices, allow_emulated), *objections], style, keeping.written)
 
 
 def _request(files: Sequence[Path], aiter: Path | None, root: Path, err_ratio: float, mp: int | None) -> Request:
@@ -137,13 +127,11 @@ def _nothing(name: str, useless: int) -> Finding:
     return Finding(NO_CANDIDATES, Place(name), message)
 
 
-def _try(offered: Sequence[Offer], bench: Bench, style: str) -> list[Choice]:
-    """What becomes of each key, told as it is known and then as a whole."""
+def _try(offered: Sequence[Offer], bench: Bench) -> list[Choice]:
+    """What becomes of each key; of each candidate it is told as it is known."""
     uses = (len(bench.declarations.uses_of(each.row)) for offer in offered for each in offer.candidates)
     with progress("select", sum(uses)) as report:
-        choices = choose(offered, try_all(offered, bench, _telling(report)))
-    click.echo("\n".join(map(printable, account(choices))), err=style != "text")
-    return choices
+        return choose(offered, try_all(offered, bench, _telling(report)))
 
 
 def _telling(report: Callable[[str], None]) -> Callable[[Verified], None]:
@@ -153,17 +141,3 @@ def _telling(report: Callable[[str], None]) -> Callable[[Verified], None]:
         report(printable(f"{status}: {verified.subject.key} {kernels} under {verified.subject.use.id}"))
 
     return done
-
-
-def _keep(choices: Sequence[Choice], bench: Bench, how: _Keeping, before: Sequence[Finding]) -> int:
-    """Adopts what is chosen and writes its records; returns the exit status."""
-    adopted = keep(choices, how.note, how.root, bench, how.allow_emulated)
-    for text in filter(None, (each.text for each in adopted)):
-        click.echo(f"\n{text}", err=how.style != "text")
-    objections = [found for each in adopted for found in each.findings]
-    records = [] if has_errors(objections) else list(attest(choices, how.root, bench))
-    for record in records:
-        sign_attested(record, how.root, how.key)
-    tables = {path for each in adopted for path in each.written}
-    written = f"{counted(len(tables), 'table')} and {counted(len(records), 'record')} written"
-    return show([*before, *findings_of(choices, how.allow_emulated), *objections], how.style, written)

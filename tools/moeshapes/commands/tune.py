@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
 import click
 
+from moeshapes.commands.keeping import Keeping
 from moeshapes.commands.options import format_option, root_option
-from moeshapes.commands.outcome import counted, show
+from moeshapes.commands.outcome import show
 from moeshapes.commands.progress import progress
-from moeshapes.commands.sign import sign_attested, sign_option
+from moeshapes.commands.sign import sign_option
 from moeshapes.expand import DeclaredRow
-from moeshapes.findings import Finding, has_errors, printable
+from moeshapes.findings import Finding, has_errors
 from moeshapes.record import RecordStore
 from moeshapes.repository import load_declarations
-from moeshapes.select.choice import Choice, account
-from moeshapes.select.keep import attest, keep
 from moeshapes.select.trial import Bench
 from moeshapes.tokens import parse_tokens
 from moeshapes.tune.budget import Budget
@@ -48,39 +46,6 @@ def _buckets(context: click.Context, parameter: click.Parameter, given: str | No
     if wrong:
         raise click.BadParameter(f"{wrong}: give buckets like 1,8,64..256")
     return frozenset(token for token in found if isinstance(token, int))
-
-
-@dataclass
-class _Keeping:
-    """How what is chosen is kept, and how much was."""
-
-    root: Path
-    note: str
-    bench: Bench
-    key: Path | None
-    style: str
-    tables: int = 0
-    records: int = 0
-
-    def keep(self, results: Sequence[Result]) -> list[Finding]:
-        """Tells of the choices, adopts them and writes their records; what forbids it."""
-        for row in (result.stands for result in results if result.stands):
-            click.echo(f"{row.key}\n  stands: {row.us:g} µs, {row.kernel1} + {row.kernel2}", err=self.style != "text")
-        choices = [result.choice for result in results if result.choice]
-        click.echo("\n".join(map(printable, account(choices))), err=self.style != "text")
-        adopted = keep(choices, self.note, self.root, self.bench, allow_emulated=False)
-        for text in filter(None, (each.text for each in adopted)):
-            click.echo(f"\n{text}\n", err=self.style != "text")
-        objections = [found for each in adopted for found in each.findings]
-        if not has_errors(objections):
-            self._attest(choices)
-        self.tables += sum(len(each.written) for each in adopted)
-        return objections
-
-    def _attest(self, choices: Sequence[Choice]) -> None:
-        for record in attest(choices, self.root, self.bench):
-            sign_attested(record, self.root, self.key)
-            self.records += 1
 
 
 @click.command("tune", short_help="Search the portable kernels' candidates, and keep the fastest that is proven.")
@@ -130,15 +95,16 @@ def command(
     store = RecordStore(root / "build" / "records")
     bench = Bench(declarations, site, MergedTables(), pool, store, shipped_rows(root), fresh)
     tuner = Tuner(bench, space, Memory(root / "build" / "tune", fresh), allowed, top, progress)
-    keeping = _Keeping(root, note or _note(here), bench, key, style)
+    keeping = Keeping(root, note or _note(here), bench, key, style)
     results: list[Result] = []
     for _, buckets in groupby(targets, key=lambda target: target.layer):
         done = tuner.tune(list(buckets))
-        findings += keeping.keep(done)
+        for row in (result.stands for result in done if result.stands):
+            keeping.tell(f"{row.key}\n  stands: {row.us:g} µs, {row.kernel1} + {row.kernel2}")
+        findings += keeping.keep([result.choice for result in done if result.choice])
         results += done
     findings += _findings_of(results)
-    written = f"{counted(keeping.tables, 'table')} and {counted(keeping.records, 'record')} written"
-    return show(findings, style, written)
+    return show(findings, style, keeping.written)
 
 
 def _note(gpus: Sequence[Gpu]) -> str:
