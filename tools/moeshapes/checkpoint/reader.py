@@ -126,7 +126,7 @@ def _cut(q: Quantised, k: int) -> Quantised:
 
 
 def padded(tensor: Tensor, rows: int, columns: int, value: float = 0.0) -> Tensor:
-    """`tensor` in the upper left of a matrix of that value, which one-byte types take as a byte; itself where it fits."""
+    """`tensor` in the upper left of a matrix of that value (a byte, of one-byte types); itself where it fits."""
     if tensor.shape == (rows, columns):
         return tensor
     filled = torch.empty((rows, columns), dtype=tensor.dtype)
