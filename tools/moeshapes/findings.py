@@ -114,8 +114,18 @@ def _github_property(text: str) -> str:
     return escaped.replace(":", "%3A").replace(",", "%2C")
 
 
+def as_data(findings: Iterable[Finding]) -> list[dict[str, object]]:
+    """All findings as `json` shows them, in a document of more than findings."""
+    return [_as_json(finding) for finding in ordered(findings)]
+
+
+def json_text(value: object, indent: int) -> str:
+    """JSON that is safe to print, whatever text is in it. Its reader gets that text as it was."""
+    return json.dumps(value, indent=indent).replace(_COMMAND, "#\\u0023[")
+
+
 def _render_json(findings: list[Finding]) -> str:
-    return json.dumps([_as_json(finding) for finding in findings], indent=2).replace(_COMMAND, "#\\u0023[")
+    return json_text(as_data(findings), indent=2)
 
 
 def _as_json(finding: Finding) -> dict[str, object]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -12,7 +11,7 @@ from moeshapes.commands.tuned import read_tuned, tuned_option
 from moeshapes.coverage import cover
 from moeshapes.coverage_view import as_json, as_text
 from moeshapes.deployment import deployments
-from moeshapes.findings import printable
+from moeshapes.findings import json_text, printable
 from moeshapes.questions import NotAnswerableError, model_named
 from moeshapes.repository import load_declarations
 
@@ -37,7 +36,7 @@ def command(models: tuple[str, ...], tuned: Path | None, root: Path, style: str)
     coverages = [
         coverage for d in asked if (table := tables.of(d.is_portable)) is not None for coverage in cover([d], table)
     ]
-    click.echo(json.dumps(as_json(coverages), indent=2) if style == "json" else printable_lines(as_text(coverages)))
+    click.echo(json_text(as_json(coverages), indent=2) if style == "json" else printable_lines(as_text(coverages)))
     return 0
 
 

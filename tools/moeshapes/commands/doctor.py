@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 
@@ -12,7 +11,7 @@ from moeshapes.cli import CANNOT_RUN, FINDINGS, NOTHING_FOUND
 from moeshapes.doctor.checks import account, backends, checks, why_not_production
 from moeshapes.doctor.machine import Machine, look
 from moeshapes.doctor.trial import Trial, try_aiter
-from moeshapes.findings import printable
+from moeshapes.findings import json_text, printable
 
 
 @click.command("doctor", short_help="Say what this machine lacks to run AITER's kernels, and how to get it.")
@@ -29,7 +28,7 @@ def command(trial: bool, style: str) -> int:
         click.echo("trying AITER: what it calls for the first time it compiles, which may take minutes", err=True)
     tried = try_aiter(machine.local.gpus[0]) if runnable and trial else None
     if style == "json":
-        click.echo(json.dumps(_as_json(machine, tried), indent=1))
+        click.echo(json_text(_as_json(machine, tried), indent=1))
     else:
         click.echo("\n".join(map(printable, _as_text(machine, tried))))
     if not runnable:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from moeshapes.commands.tuned import TunedTables, read_tuned, tuned_option
 from moeshapes.dispatch import VARIABLES
 from moeshapes.explain import Explanation, explain
 from moeshapes.explain_portable import PortableExplanation, explain_portable
-from moeshapes.findings import printable
+from moeshapes.findings import json_text, printable
 from moeshapes.questions import (
     Circumstances,
     NotAnswerableError,
@@ -93,7 +92,7 @@ def command(
     if not answers:
         kind = "portable Triton kernels" if questions[0].is_portable else "AITER"
         raise click.UsageError(f"{tuned or root} holds no tables of {kind}, and no others are looked up for this")
-    click.echo(json.dumps([answer.as_json() for answer in answers], indent=2) if style == "json" else _text(answers))
+    click.echo(json_text([answer.as_json() for answer in answers], indent=2) if style == "json" else _text(answers))
     return FINDINGS if any(answer.has_errors for answer in answers) else NOTHING_FOUND
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -11,7 +10,7 @@ from moeshapes.cli import FINDINGS, NOTHING_FOUND
 from moeshapes.commands.options import aiter_option, format_option, root_option
 from moeshapes.commands.outcome import counted, show
 from moeshapes.export import AFTERWARDS, ExportResult, FileChange, plan_export, write_export
-from moeshapes.findings import has_errors, printable, render
+from moeshapes.findings import as_data, has_errors, json_text, printable
 from moeshapes.repository import load_declarations
 
 
@@ -33,8 +32,8 @@ def command(configs: Path, dry_run: bool, root: Path, style: str) -> int:
         write_export(result.changes)
     if style == "json":
         changes = [{"file": c.name, "added": c.added, "replaced": c.replaced, "diff": c.diff()} for c in result.changes]
-        found = json.loads(render(findings, "json"))
-        click.echo(json.dumps({"changes": changes, "written": not dry_run, "findings": found}, indent=1))
+        told = {"changes": changes, "written": not dry_run, "findings": as_data(findings)}
+        click.echo(json_text(told, indent=1))
         return FINDINGS if has_errors(findings) else NOTHING_FOUND
     for change in result.changes:
         _print(change, dry_run, to_stderr=style != "text")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from moeshapes.cli import FINDINGS, NOTHING_FOUND
 from moeshapes.commands.options import format_option, root_option
 from moeshapes.commands.outcome import counted, show
 from moeshapes.files import write_atomically
-from moeshapes.findings import Finding, Place, has_errors, printable, render
+from moeshapes.findings import Finding, Place, as_data, has_errors, json_text, printable
 from moeshapes.importer import ALREADY_THERE, ImportResult, import_file
 from moeshapes.repository import load_declarations
 from moeshapes.root import name_from
@@ -37,8 +36,8 @@ def command(file: Path, checkpoint: str, output: Path | None, root: Path, style:
     result = import_file(file, name_from(root, file), checkpoint, declarations)
     findings = [*wrong, *result.findings, *(_write(result, output) if output else ())]
     if style == "json":
-        found = json.loads(render(findings, "json"))
-        click.echo(json.dumps({"files": dict(result.files), "counts": result.counts, "findings": found}, indent=1))
+        told = {"files": dict(result.files), "counts": result.counts, "findings": as_data(findings)}
+        click.echo(json_text(told, indent=1))
         return FINDINGS if has_errors(findings) else NOTHING_FOUND
     for line in result.counts:
         click.echo(printable(line), err=style != "text")

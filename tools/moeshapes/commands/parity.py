@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import click
 from moeshapes.cli import FINDINGS, NOTHING_FOUND
 from moeshapes.commands.options import aiter_option, format_option, root_option
 from moeshapes.commands.outcome import counted, show
-from moeshapes.findings import has_errors, printable, render
+from moeshapes.findings import as_data, has_errors, json_text, printable
 from moeshapes.parity import FileParity, ParityResult, Surplus, compare
 from moeshapes.repository import load_declarations
 
@@ -31,9 +30,9 @@ def command(configs: Path, root: Path, style: str) -> int:
         document = {
             "files": [_as_json(file) for file in result.files],
             "not_compared": result.left_out,
-            "findings": json.loads(render(findings, "json")),
+            "findings": as_data(findings),
         }
-        click.echo(json.dumps(document, indent=1))
+        click.echo(json_text(document, indent=1))
         return FINDINGS if has_errors(findings) else NOTHING_FOUND
     click.echo("\n".join(_lines(result)), err=style != "text")
     return show(findings, style, f"{counted(len(result.files), 'file')}")

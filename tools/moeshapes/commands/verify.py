@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,10 +16,10 @@ from moeshapes.commands.progress import progress
 from moeshapes.commands.sign import sign_attested, sign_option
 from moeshapes.commands.weights import asked_layer, take_weights, weights_line, weights_options
 from moeshapes.files import write_atomically, write_where_told
-from moeshapes.findings import Finding, has_errors, printable, render
+from moeshapes.findings import Finding, as_data, has_errors, json_text, printable
 from moeshapes.git import GitError
 from moeshapes.record import RECORDS, REPORT, RecordStore
-from moeshapes.verify.evidence import FAIL
+from moeshapes.statement import FAIL
 from moeshapes.verify.gpus import LocalGpus, local_gpus
 from moeshapes.verify.run import ERROR, JOB_LIMIT_S, Verified, local_pool, run
 from moeshapes.verify.site import AUTO, BACKENDS, EMULATE, PRODUCTION, Site
@@ -110,8 +109,8 @@ def _line(verified: Verified) -> str:
 
 def _as_json(findings: Sequence[Finding], results: Sequence[Verified]) -> str:
     """One document: what is wrong with the sources, and what became of each (row, use)."""
-    found = json.loads(render(findings, "json"))
-    return json.dumps({"findings": found, "results": [_result_as_json(result) for result in results]}, indent=1)
+    told = {"findings": as_data(findings), "results": [_result_as_json(result) for result in results]}
+    return json_text(told, indent=1)
 
 
 def _result_as_json(result: Verified) -> dict[str, object]:
