@@ -11,8 +11,9 @@ from moeshapes.gate.run import gate
 from moeshapes.record import RECORDS
 from moeshapes.report.evidence import CACHE, Evidence
 from moeshapes.report.gather import pull_request_of
-from moeshapes.report.proof import EMULATED, FAIL, NO_RECORD, PROVEN, Proof, proofs_of
+from moeshapes.report.proof import NO_RECORD, Proof, proofs_of
 from moeshapes.repository import load_declarations
+from moeshapes.statement import EMULATED, FAIL, PROVEN
 from pull_requests import FORGERIES, Edit, make_origin
 from report_samples import FASTER, record, rows_of, save, speed
 from small_repository import tuned_line, write_small_repository

@@ -14,7 +14,7 @@ from answers import Answer, AnsweringPool, errors, result
 from gpus import gpu, local
 from moeshapes.expand import Declarations
 from moeshapes.record import RecordStore
-from moeshapes.verify.evidence import EMULATED, FAIL, PROVEN
+from moeshapes.statement import EMULATED, FAIL, PROVEN
 from moeshapes.verify.plan import Planned, plan
 from moeshapes.verify.run import run
 from moeshapes.verify.site import AUTO, Site

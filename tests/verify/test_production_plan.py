@@ -14,8 +14,8 @@ from gpus import gpu, local
 from moeshapes.expand import Declarations
 from moeshapes.record import RecordStore
 from moeshapes.row import TunedRow
+from moeshapes.statement import PROVEN
 from moeshapes.verify import gpus, subjects
-from moeshapes.verify.evidence import PROVEN
 from moeshapes.verify.gpus import NO_GPUS, LocalGpus
 from moeshapes.verify.merged_tables import MergedTables
 from moeshapes.verify.plan import Planned, plan

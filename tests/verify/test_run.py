@@ -15,7 +15,8 @@ from answers import SCHEMA, Answer, AnsweringPool, always, errors, result
 from moeshapes.findings import Place
 from moeshapes.record import RecordStore
 from moeshapes.repository import load_declarations
-from moeshapes.verify.evidence import EMULATED, FAIL, PROVEN, attested_name
+from moeshapes.statement import EMULATED, FAIL, PROVEN
+from moeshapes.verify.evidence import attested_name
 from moeshapes.verify.job import Job
 from moeshapes.verify.plan import Planned, plan
 from moeshapes.verify.pool import Outcome

@@ -10,8 +10,8 @@ import pytest
 
 import report_samples
 from moeshapes.findings import Place
+from moeshapes.statement import EMULATED, FAIL, PROVEN
 from moeshapes.use import Use
-from moeshapes.verify.evidence import EMULATED, FAIL, PROVEN
 from moeshapes.verify.plan import Subject
 from moeshapes.verify.run import ERROR, SKIPPED, Verified
 from moeshapes.verify.summary import HEADERS, SPEED, closing_line, details, is_slower, markdown, table

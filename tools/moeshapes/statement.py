@@ -37,9 +37,24 @@ class Statement:
         return {tokens: count["bad_values"] for tokens, count in self._counts.items() if count["bad_values"]}
 
     @property
+    def worst_bad_values(self) -> int:
+        """How many there were at the token count that had the most."""
+        return max(self.bad_values.values(), default=0)
+
+    @property
     def not_deterministic(self) -> Sequence[str]:
         """The token counts at which runs of one call gave different bits."""
         return [tokens for tokens, count in self._counts.items() if not count["deterministic"]]
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether all runs of a call were bitwise equal, at each token count."""
+        return not self.not_deterministic
+
+    @property
+    def spread(self) -> float:
+        """The largest difference between runs of one call, as a share of the limit."""
+        return max(float(count["spread"]) for count in self._counts.values())
 
     @property
     def over_limit(self) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from moeshapes.problem import Activation, Problem
 from moeshapes.recipe import fp8_is_fnuz
-from moeshapes.verify.evidence import FAIL
+from moeshapes.statement import FAIL
 from moeshapes.verify.gpus import Gpu
 from moeshapes.verify.job import EVERY_EXPERT, Job
 from moeshapes.verify.pool import Pool, default_command

@@ -13,10 +13,10 @@ from moeshapes.expand import Declarations
 from moeshapes.report.evidence import Evidence
 from moeshapes.report.speed import Speed, speed_of
 from moeshapes.row import TunedRow
+from moeshapes.statement import Statement
 from moeshapes.use import Use
 
 NO_RECORD = "no record"
-PROVEN, EMULATED, FAIL = "proven", "emulated", "fail"
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,13 @@ class Proof:
     declared: bool
     record: Mapping[str, Any] | None
 
+    @cached_property
+    def said(self) -> Statement | None:
+        return Statement(self.record) if self.record else None
+
     @property
     def status(self) -> str:
-        return NO_RECORD if self.record is None else str(self.record["status"])
+        return self.said.status if self.said else NO_RECORD
 
     @cached_property
     def speed(self) -> Speed | None:
@@ -42,29 +46,24 @@ class Proof:
         return self.speed.verdict if self.speed else ""
 
     @property
-    def _counts(self) -> list[Mapping[str, Any]]:
-        return list(self.record["numerics"]["counts"].values()) if self.record else []
-
-    @property
     def bad_values(self) -> int | None:
         """NaN and Inf at the worst token count, None without a record."""
-        return max((count["bad_values"] for count in self._counts), default=None)
+        return self.said.worst_bad_values if self.said else None
 
     @property
     def deterministic(self) -> bool | None:
         """Whether all runs of a call were bitwise equal, None without a record."""
-        return all(count["deterministic"] for count in self._counts) if self.record else None
+        return self.said.deterministic if self.said else None
 
     @property
     def spread(self) -> float:
         """The largest difference between runs of one call, as a share of the limit."""
-        return max((float(count["spread"]) for count in self._counts), default=0.0)
+        return self.said.spread if self.said else 0.0
 
     @property
     def over_limit(self) -> float:
-        """The worst error as a share of its limit, infinite where there are NaN."""
-        shares = (float(count[name]) for count in self._counts for name in ("over_limit", "block_over_limit"))
-        return max(shares, default=inf)
+        """The worst error as a share of its limit, infinite where there are NaN or no record."""
+        return self.said.over_limit if self.said else inf
 
     @property
     def reasons(self) -> tuple[str, ...]:

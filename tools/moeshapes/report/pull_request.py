@@ -9,9 +9,10 @@ from functools import cached_property
 
 from moeshapes.coverage import Coverage
 from moeshapes.deployment import Deployment
-from moeshapes.report.proof import FAIL, NO_RECORD, Proof
+from moeshapes.report.proof import NO_RECORD, Proof
 from moeshapes.row import Key, TunedRow
 from moeshapes.row_diff import RowDiff
+from moeshapes.statement import EMULATED, FAIL, PROVEN
 
 _VERDICTS = ("faster", "same", "slower", "unresolved")
 
@@ -93,7 +94,7 @@ def _statuses(proofs: Iterable[Proof]) -> dict[tuple[str, int], str]:
     return found
 
 
-_STATUSES = (FAIL, NO_RECORD, "emulated", "proven")
+_STATUSES = (FAIL, NO_RECORD, EMULATED, PROVEN)
 
 
 def _urgency(proof: Proof) -> int:
@@ -103,7 +104,7 @@ def _urgency(proof: Proof) -> int:
         bool(proof.record) and not proof.deterministic,
         proof.verdict == "unresolved",
         proof.status == NO_RECORD,
-        proof.status == "emulated",
+        proof.status == EMULATED,
         True,
     )
     return urgent.index(True)

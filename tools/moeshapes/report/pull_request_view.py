@@ -12,11 +12,12 @@ from moeshapes.coverage_view import notes_of
 from moeshapes.report.figures import dims, interval, microseconds, percent, recorded, with_interval
 from moeshapes.report.links import Links
 from moeshapes.report.markdown import Section, cell, code, link
-from moeshapes.report.proof import FAIL, Proof
+from moeshapes.report.proof import Proof
 from moeshapes.report.pull_request import PullRequest
 from moeshapes.report.speed import BASELINE, REPLACED, Comparison, Pass
 from moeshapes.row import TunedRow
 from moeshapes.row_diff import RowChange
+from moeshapes.statement import FAIL
 
 OPEN_ROWS = 40
 """Rows of the main table that stand in the open."""

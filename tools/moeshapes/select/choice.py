@@ -12,8 +12,9 @@ from moeshapes.row import UNTUNED_COLUMNS, Key, TunedRow
 from moeshapes.select.faults import NONE_JUDGED, NONE_KEPT, ONLY_EMULATED
 from moeshapes.select.pairing import Offer
 from moeshapes.select.trial import Tried
+from moeshapes.statement import FAIL, PROVEN
 from moeshapes.table import Table, parse_table
-from moeshapes.verify.evidence import FAIL, PASSED, PROVEN
+from moeshapes.verify.evidence import PASSED
 
 
 @dataclass(frozen=True)

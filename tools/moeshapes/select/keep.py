@@ -9,8 +9,9 @@ from moeshapes.adopt import AdoptResult, adopt
 from moeshapes.record import RECORDS, RecordStore
 from moeshapes.select.choice import Choice, source_table
 from moeshapes.select.trial import Bench, plan_of, shipped_as
+from moeshapes.statement import PROVEN
 from moeshapes.table import read_tuned_rows
-from moeshapes.verify.evidence import PROVEN, attested_name, vouching_for
+from moeshapes.verify.evidence import attested_name, vouching_for
 
 UNPROVEN = "emulated only, not proven on the GPU that it is for"
 

@@ -15,7 +15,8 @@ from moeshapes.record import RecordStore
 from moeshapes.repository import csv_path, tuned_name
 from moeshapes.row import Key, TunedRow
 from moeshapes.select.pairing import Candidate, Offer
-from moeshapes.verify.evidence import EMULATED, FAIL, PASSED, PROVEN
+from moeshapes.statement import EMULATED, FAIL, PROVEN
+from moeshapes.verify.evidence import PASSED
 from moeshapes.verify.merged_tables import MergedTables
 from moeshapes.verify.plan import Planned, plan
 from moeshapes.verify.pool import Pool

@@ -10,10 +10,10 @@ from typing import Any
 from moeshapes.record import RECORD_FORMAT
 from moeshapes.record_name import file_name, folder_name, is_shipped
 from moeshapes.row import Key
+from moeshapes.statement import EMULATED, FAIL, PROVEN
 from moeshapes.verify.job import Job
 from moeshapes.verify.plan import Planned, Subject
 
-PROVEN, EMULATED, FAIL = "proven", "emulated", "fail"
 PASSED = (PROVEN, EMULATED)
 
 

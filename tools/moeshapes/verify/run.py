@@ -12,7 +12,8 @@ from typing import Any
 
 from moeshapes.record import RecordStore
 from moeshapes.record_name import file_name_of
-from moeshapes.verify.evidence import PASSED, PROVEN, attested_name, is_attested, record_of, vouching_for
+from moeshapes.statement import PROVEN
+from moeshapes.verify.evidence import PASSED, attested_name, is_attested, record_of, vouching_for
 from moeshapes.verify.gpus import Gpu
 from moeshapes.verify.job import Job
 from moeshapes.verify.plan import Planned, Subject

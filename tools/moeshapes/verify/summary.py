@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from tabulate import tabulate
 
 from moeshapes.findings import Place, printable
 from moeshapes.report.figures import with_interval
 from moeshapes.report.speed import BASELINE, Comparison, Speed, speed_of
-from moeshapes.verify.evidence import EMULATED, FAIL, PROVEN
+from moeshapes.statement import EMULATED, FAIL, PROVEN, Statement
 from moeshapes.verify.run import ERROR, SKIPPED, Verified
 from moeshapes.verify.timing import SLOWER
 
@@ -77,22 +76,13 @@ def _short(place: Place) -> str:
 def _figures(result: Verified) -> list[str]:
     if result.record is None:
         return ["", "", "", ""]
-    numerics = result.record["numerics"]
-    counts = numerics["counts"].values()
-    shares = [share for count in counts for share in (count["over_limit"], count["block_over_limit"])]
-    bad = max(count["bad_values"] for count in counts)
-    deterministic = all(count["deterministic"] for count in counts)
-    spread = max(_number(count["spread"]) for count in counts)
+    said = Statement(result.record)
     return [
-        f"{max(map(_number, shares)):.3f}",
-        str(bad),
-        "yes" if deterministic else f"no, ±{spread:.2g}",
-        f"{100 * numerics['probes']['share']:.3g} %",
+        f"{said.over_limit:.3f}",
+        str(said.worst_bad_values),
+        "yes" if said.deterministic else f"no, ±{said.spread:.2g}",
+        f"{100 * result.record['numerics']['probes']['share']:.3g} %",
     ]
-
-
-def _number(value: Any) -> float:
-    return float(value)
 
 
 def details(results: Sequence[Verified]) -> str:
