@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from moeshapes.findings import Finding, Place
 from moeshapes.select.faults import TUNER_FAILED
+from moeshapes.verify.child import end_session
 
 SCRIPT = "csrc/ck_gemm_moe_2stages_codegen/gemm_moe_tune.py"
 """Where the tuner stands below an AITER checkout."""
@@ -85,7 +85,7 @@ def tune(request: Request) -> list[Finding]:
         try:
             status = process.wait()
         finally:
-            _end(process)
+            end_session(process)
     if status == 0:
         return []
     ended = f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
@@ -95,13 +95,6 @@ def tune(request: Request) -> list[Finding]:
 def profiles_of(request: Request) -> tuple[Path, ...]:
     """The files with every candidate, where the tuner writes them; else that with the pairs that survived."""
     return tuple(sorted(request.candidates.glob("*.csv"))) or (request.pairs,)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends the tuner and the workers that it has started, some of which may outlive it."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def _last_line(log: Path) -> str:

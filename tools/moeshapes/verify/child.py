@@ -1,10 +1,13 @@
-"""Processes of this package's own code: their environment, and a module run as a program."""
+"""Child processes: the environment of this package's own code, a module run as a program, and how they are ended."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
+from typing import Any
 
 _KEEP_FREED_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(4 << 30), "MALLOC_TRIM_THRESHOLD_": str(8 << 30)}
 """For glibc: without it every expanded weight is mapped and cleared by the kernel anew, a third of a worker's time."""
@@ -25,3 +28,13 @@ def printed_by(module: str, *arguments: str) -> str:
     if done.returncode:
         raise RuntimeError(f"{' '.join(arguments)}: status {done.returncode}\n{done.stderr[-2000:]}")
     return done.stdout
+
+
+def end_session(process: subprocess.Popen[Any]) -> None:
+    """Kills a process that leads a session of its own, and what it has started.
+
+    That may have outlived it, and hold its end of a pipe.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import IO, Any
 
-from moeshapes.verify.child import child_environment
+from moeshapes.verify.child import child_environment, end_session
 from moeshapes.verify.gpus import Gpu
 from moeshapes.verify.job import TIME, Job
 from moeshapes.verify.precompile import precompiling
@@ -145,7 +145,7 @@ class Pool:
         for thread in threads:
             while thread.is_alive():
                 for process in list(self._running):
-                    _kill(process)
+                    end_session(process)
                 thread.join(_POLL_S)
 
     def _feed(
@@ -254,7 +254,7 @@ class _Worker:
 
     def _stop(self, reason: str) -> None:
         self.stopped_for = reason
-        _kill(self.process)
+        end_session(self.process)
 
     def _why_it_ended(self) -> str:
         try:
@@ -280,7 +280,7 @@ class _Worker:
         return self.process.poll() is not None
 
     def close(self) -> None:
-        _kill(self.process)
+        end_session(self.process)
         self.running.discard(self.process)
         for stream in (self.process.stdin, self.process.stdout, self.log):
             if stream is not None:
@@ -331,10 +331,3 @@ def _answer_about(job: Job, line: str) -> dict[str, Any]:
         if len(kinds) == 1:
             return {kinds[0]: answer[kinds[0]]}
     raise ValueError(line.strip()[:80])
-
-
-def _kill(process: subprocess.Popen[str]) -> None:
-    """Ends a worker and what it has started, which may have outlived it and hold its end of a pipe."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
