@@ -15,7 +15,6 @@ parser.add_argument("-o", "--tune_file", required=True)
 parser.add_argument("-o2", "--profile_file", required=True)
 parser.add_argument("--errRatio", type=float, required=True)
 parser.add_argument("--mp", type=int, default=8)
-parser.add_argument("--timeout", type=int, default=1800)
 options = parser.parse_args()
 
 mode = os.environ.get("STAND_IN_TUNER", "")

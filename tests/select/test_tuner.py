@@ -47,11 +47,11 @@ def test_an_older_tuner_leaves_pairs(request_: Request, monkeypatch: pytest.Monk
 
 def test_options_are_passed_on_as_a_list(request_: Request) -> None:
     """No shell sees a file's name."""
-    asked = Request(request_.aiter, request_.untuned, request_.folder, 0.5, gpus=2, timeout_s=60)
+    asked = Request(request_.aiter, request_.untuned, request_.folder, 0.5, gpus=2)
     command = asked.command()
     assert command[:2] == [sys.executable, str(request_.aiter / SCRIPT)]
     assert command[command.index("-i") + 1] == str(request_.untuned)
-    assert command[-6:] == ["--errRatio", "0.5", "--mp", "2", "--timeout", "60"]
+    assert command[-4:] == ["--errRatio", "0.5", "--mp", "2"]
     assert tune(asked) == []
     assert "errRatio 0.5 and mp 2" in asked.log.read_text()
 

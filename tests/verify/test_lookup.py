@@ -36,7 +36,7 @@ def test_the_row_alone_is_a_table_that_reads_back_as_the_row() -> None:
 
 
 def test_without_a_row_it_is_a_table_without_rows() -> None:
-    assert Lookup(cells_of(ROW.key)).alone(None) == NO_LOOKUP.merged(None) == ",".join(COLUMNS) + "\n"
+    assert Lookup(cells_of(ROW.key)).merged(None) == NO_LOOKUP.merged(None) == ",".join(COLUMNS) + "\n"
 
 
 def test_a_table_has_every_column_of_aiters_but_the_tag() -> None:

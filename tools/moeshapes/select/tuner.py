@@ -26,7 +26,7 @@ class Request:
     """What is to be tuned: an untuned table, by the tuner of an AITER checkout, and where its files go.
 
     `error_ratio` is the share of wrong elements, or the cosine distance, that the tuner lets pass; `gpus` how many it
-    uses, all for None; `timeout_s` what one task may take.
+    uses, all for None.
     """
 
     aiter: Path
@@ -34,7 +34,6 @@ class Request:
     folder: Path
     error_ratio: float
     gpus: int | None = None
-    timeout_s: int | None = None
 
     @property
     def script(self) -> Path:
@@ -54,14 +53,13 @@ class Request:
 
     def command(self) -> list[str]:
         """The command line. Shapes that `-o` has are left out by the tuner, so that a second run goes on."""
-        optional = {"--mp": self.gpus, "--timeout": self.timeout_s}
         return [
             *(sys.executable, str(self.script.absolute())),
             *("-i", str(self.untuned.absolute())),
             *("-o", str((self.folder / "tuned_fmoe.csv").absolute())),
             *("-o2", str(self.pairs.absolute())),
             *("--errRatio", f"{self.error_ratio:g}"),
-            *(word for flag, value in optional.items() if value is not None for word in (flag, str(value))),
+            *(() if self.gpus is None else ("--mp", str(self.gpus))),
         ]
 
 

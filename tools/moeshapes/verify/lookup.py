@@ -30,9 +30,9 @@ class Lookup:
     before: tuple[str, ...] = ()
     behind: tuple[str, ...] = ()
 
-    def alone(self, launch: Mapping[str, Any] | None) -> str:
-        """The table of one row, that of these launch fields; of none for None, which leaves AITER its heuristic."""
-        return _table([row_line(self.key, launch)] if launch else [])
+    def alone(self, launch: Mapping[str, Any]) -> str:
+        """The table of one row, that of these launch fields."""
+        return _table([row_line(self.key, launch)])
 
     def merged(self, launch: Mapping[str, Any] | None) -> str:
         """The merged table with a row of these launch fields in its place; without one for None."""

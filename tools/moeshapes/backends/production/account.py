@@ -83,7 +83,7 @@ def _columns(choice: Choice) -> dict[str, int | None]:
 
 
 def _goes_by_name(first: str, column: str) -> bool:
-    """mxmoe's tile is that of its name; FlyDSL's K slices are too, whatever the row says."""
+    """mxmoe's tile is that of its name, whatever the row says."""
     parsed = parse(first)
     return column == "block_m" and parsed is not None and parsed.family == "mxmoe_g1"
 
