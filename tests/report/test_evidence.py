@@ -24,11 +24,14 @@ def proofs(root: Path, evidence: Evidence | None = None) -> list[Proof]:
     return list(proofs_of(rows_of(root), load_declarations(root)[0], evidence or Evidence(root)))
 
 
-def cached(root: Path, name: str, time: str = "2026-11-30T04:00:00+00:00", **count: object) -> None:
+def cached(
+    root: Path, name: str, time: str = "2026-11-30T04:00:00+00:00", launched: bool = True, **count: object
+) -> None:
     (row,) = rows_of(root)
     (use,) = judged_uses(row, load_declarations(root)[0])
     facts = record(row, use, None, **count)
     emulated = {"backend": "emulate", "device": {"kind": "cpu"}, "status": "emulated", "time": time}
+    facts["launch"] = facts["launch"] if launched else None
     write(root / CACHE / f"{name}.json", json.dumps({**facts, **emulated}).encode())
 
 
@@ -100,6 +103,17 @@ def test_the_newest_of_the_local_records_counts(tmp_path: Path) -> None:
     cached(root, "c", "2026-11-30T03:00:00+00:00", over_limit=0.3)
     (proof,) = proofs(root)
     assert (proof.status, proof.over_limit, proof.device) == (EMULATED, 0.9, "emulated on a CPU")
+
+
+def test_local_records_of_default_plans_are_of_no_row(tmp_path: Path) -> None:
+    root = write_small_repository(tmp_path, tuned_line())
+    cached(root, "a")
+    cached(root, "b", launched=False, time="2026-11-30T05:00:00+00:00")
+    write(root / CACHE / "c.json", b'{"launch": {}}')
+    write(root / CACHE / "d.json", b"[]")
+    evidence = Evidence(root)
+    assert [proof.status for proof in proofs(root, evidence)] == [EMULATED]
+    assert [file.rpartition("/")[2] for file in evidence.unread] == ["c.json", "d.json"]
 
 
 def test_an_attested_record_counts_before_a_local_one(tmp_path: Path) -> None:

@@ -76,18 +76,28 @@ def read_content(path: Path, limit: int) -> bytes:
 
 def parse_record(content: bytes) -> dict[str, Any]:
     """The record that a file's bytes are. Raises RecordError where they are none, as the schema says."""
+    return checked(decode(content))
+
+
+def decode(content: bytes) -> Any:
+    """What a file's bytes are as JSON, whatever it says. Raises RecordError where they are none."""
     try:
-        record: dict[str, Any] = json.loads(content.decode("utf-8"), parse_constant=_refuse, object_pairs_hook=_unique)
+        return json.loads(content.decode("utf-8"), parse_constant=_refuse, object_pairs_hook=_unique)
     except RecordError:
         raise
     except json.JSONDecodeError as error:
         raise RecordError(f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from error
     except (ValueError, RecursionError) as error:  # not UTF-8, more digits than Python reads, or too deep
         raise RecordError("not JSON that can be read") from error
+
+
+def checked(record: Any) -> dict[str, Any]:
+    """The record that decoded JSON is. Raises RecordError where the schema says that it is none."""
     validator = _validator()
     if not validator.is_valid(record):
         raise RecordError(_in_one_line(validator, record))
-    return record
+    found: dict[str, Any] = record
+    return found
 
 
 def _refuse(constant: str) -> None:
