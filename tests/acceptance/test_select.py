@@ -12,7 +12,7 @@ import pytest
 
 from moeshapes.commands import select as select_command
 from moeshapes.select.tuner import SCRIPT
-from moeshapes.verify.gpus import Gpu
+from moeshapes.verify.gpus import NO_GPUS, Gpu
 from moeshapes.verify.pool import Pool
 from process import TOOLS, run_moeshapes
 from profiles import EXAMPLES, LIES, STAGE1, write_padded_repository
@@ -116,7 +116,7 @@ def test_without_an_amd_gpu_the_tuner_is_not_started_and_it_is_said_what_is_miss
 
 
 def test_the_tuners_candidates_are_chosen_from(repository: Path, aiter: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(select_command, "require_aiter", lambda: None)
+    monkeypatch.setattr(select_command, "require_aiter", lambda: NO_GPUS)
     asked = ("select", "--tune", "--aiter", str(aiter), untuned(repository), *SOURCE, "--allow-emulated")
     done = run_moeshapes(*asked, "--err-ratio", "0.5", "--mp", "1", cwd=repository)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from machines import ready
+from moeshapes.commands import verify as verify_command
 from process import environment, is_running, run_moeshapes, wait_for
 from small_repository import (
     LIMITED_MODEL,
@@ -144,6 +146,14 @@ def test_aiters_kernels_are_not_asked_for_in_vain(repository: Path) -> None:
     assert done.stderr.startswith("Error: AITER's kernels cannot run here:\n  driver  no amdgpu driver is loaded\n")
     assert "`moeshapes doctor`" in done.stderr
     assert not (repository / "build").exists()
+
+
+def test_gpus_are_looked_for_once(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moeshapes.doctor.machine.look", ready)
+    monkeypatch.setattr(verify_command, "local_gpus", lambda: pytest.fail("looked for again"))
+    table = write(repository.parent / "some_tuned_fmoe.csv", text(tuned_line(8, cu_num="304")))
+    done = run_moeshapes("verify", str(table), "--backend", "production", cwd=repository)
+    assert "skipped 1: no gfx950/304 GPU is here" in done.stdout, done.stderr
 
 
 def test_only_rows_that_changed_since_a_branch_are_judged(repository: Path) -> None:

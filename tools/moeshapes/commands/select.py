@@ -24,7 +24,7 @@ from moeshapes.select.profile import read_profile
 from moeshapes.select.trial import Bench, try_all
 from moeshapes.select.tuner import SCRIPT, Request, profiles_of, tune
 from moeshapes.select.wanted import Wanted
-from moeshapes.verify.gpus import LocalGpus, local_gpus
+from moeshapes.verify.gpus import NO_GPUS, local_gpus
 from moeshapes.verify.run import JOB_LIMIT_S, Verified, local_pool
 from moeshapes.verify.site import AUTO, BACKENDS, EMULATE, Site
 from moeshapes.verify.subjects import merged_tables, shipped_rows
@@ -103,7 +103,7 @@ def command(
     if not offered:
         nothing = _nothing(name_from(root, files[0]), sum(profile.useless for profile in profiles))
         return show([*findings, nothing], style, "nothing tried")
-    site = Site(backend, LocalGpus() if backend == EMULATE else local_gpus())
+    site = Site(backend, NO_GPUS if backend == EMULATE else local_gpus())
     pool, store = local_pool(site.local.gpus, limit), RecordStore(root / "build" / "records")
     bench = Bench(declarations, site, merged_tables(root, site), pool, store, shipped_rows(root), fresh)
     choices = _try(offered, bench)

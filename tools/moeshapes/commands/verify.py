@@ -20,7 +20,7 @@ from moeshapes.findings import Finding, as_data, has_errors, json_text, printabl
 from moeshapes.git import GitError
 from moeshapes.record import RECORDS, REPORT, RecordStore
 from moeshapes.statement import FAIL
-from moeshapes.verify.gpus import LocalGpus, local_gpus
+from moeshapes.verify.gpus import NO_GPUS, LocalGpus, local_gpus
 from moeshapes.verify.run import ERROR, JOB_LIMIT_S, Verified, local_pool, run
 from moeshapes.verify.site import AUTO, BACKENDS, EMULATE, PRODUCTION, Site
 from moeshapes.verify.subjects import Asked, plan_of
@@ -68,9 +68,7 @@ def command(
     if damage:
         click.echo(_as_json(damage, [])) if style == "json" else show(damage, style)
         return FINDINGS
-    if backend == PRODUCTION:
-        require_aiter()
-    site = Site(backend, LocalGpus() if backend == EMULATE else local_gpus())
+    site = Site(backend, _gpus_for(backend))
     asked = Asked(tables, changed, speed and not stored)
     try:
         planned, findings = plan_of(root, asked, site)
@@ -100,6 +98,13 @@ def command(
     click.echo(closing_line(results, seconds), err=style == "json")
     wrong = has_errors(findings) or any(result.status in (FAIL, ERROR) or is_slower(result) for result in results)
     return FINDINGS if wrong else NOTHING_FOUND
+
+
+def _gpus_for(backend: str) -> LocalGpus:
+    """The GPUs that the backend may use. Ends the command where AITER's is asked for and cannot run."""
+    if backend == PRODUCTION:
+        return require_aiter()
+    return NO_GPUS if backend == EMULATE else local_gpus()
 
 
 def _line(verified: Verified) -> str:
