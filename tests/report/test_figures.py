@@ -4,7 +4,7 @@ from math import nan
 
 import pytest
 
-from moeshapes.report.figures import dims, interval, microseconds, percent, recorded, with_interval
+from moeshapes.report.figures import interval, microseconds, percent, recorded, with_interval
 from moeshapes.report.speed import Change
 from table_text import row
 
@@ -29,6 +29,6 @@ def test_microseconds(us: float, shown: str) -> None:
 
 
 def test_a_row_shows_its_shape_and_both_stages() -> None:
-    assert dims(row().key) == "6144/512/257/9"
+    assert row().key.shape.dims == "6144/512/257/9"
     assert recorded(row()) == "60.75 (40.5 + 20.25)"
     assert recorded(row(us="9.5", us1="9.5", us2="0")) == "9.5"

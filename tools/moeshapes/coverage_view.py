@@ -100,7 +100,7 @@ def _coverage_json(coverage: Coverage) -> dict[str, object]:
         "gfx": deployment.gpu.gfx,
         "cu_num": deployment.gpu.cu_num,
         "recipe": deployment.recipe.name,
-        "shape": f"{shape.model_dim}/{shape.inter_dim}/{shape.expert}/{shape.topk}",
+        "shape": shape.dims,
         "strays": strays(coverage.cells),
         "buckets": [_cell_json(cell) for cell in coverage.cells],
     }

@@ -27,8 +27,7 @@ class Deployment:
     def name(self) -> str:
         """`glm-5.2/tp4#target 6144/512/257/9 on gfx950/256`."""
         row = self.declared.row
-        shape = f"{row.model_dim}/{row.inter_dim}/{row.expert}/{row.topk}"
-        return f"{self.declared.use.id} {shape} on {self.gpu.gfx}/{self.gpu.cu_num}"
+        return f"{self.declared.use.id} {row.dims} on {self.gpu.gfx}/{self.gpu.cu_num}"
 
     @property
     def key(self) -> Key:

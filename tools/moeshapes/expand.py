@@ -278,5 +278,4 @@ def _denied(declared: DeclaredRow) -> set[frozenset[tuple[str, object]]]:
 
 
 def _described(declared: DeclaredRow) -> str:
-    row = declared.row
-    return f"{row.model_dim}/{row.inter_dim}/{row.expert}/{row.topk} {declared.use.recipe}"
+    return f"{declared.row.dims} {declared.use.recipe}"

@@ -69,7 +69,7 @@ def parse_key(text: str) -> Key | str:
     gfx = cells.get("gfx") or GFX_OF_CU_NUM.get(int(cells["cu_num"]))
     if not gfx:
         return f"the key has no gfx, and no known architecture has {cells['cu_num']} compute units"
-    return Key(gfx, int(cells["cu_num"]), _row([cells[column] for column in UNTUNED_COLUMNS]))
+    return Key(gfx, int(cells["cu_num"]), UntunedRow.of_cells([cells[column] for column in UNTUNED_COLUMNS]))
 
 
 def _cell(column: str, field: str) -> str | None:
@@ -77,13 +77,3 @@ def _cell(column: str, field: str) -> str | None:
     enum = _ENUM.fullmatch(field)
     text = enum[1] if enum else field
     return read_cell(column, text).canonical or read_cell(column, f"dtypes.{text}").canonical
-
-
-def _row(cells: list[str]) -> UntunedRow:
-    token, model_dim, inter_dim, expert, topk = map(int, cells[:5])
-    act_type, dtype, q_dtype_a, q_dtype_w, q_type = cells[5:10]
-    return UntunedRow(
-        *(token, model_dim, inter_dim, expert, topk),
-        *(act_type, dtype, q_dtype_a, q_dtype_w, q_type),
-        *(int(cells[10]), int(cells[11])),
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from moeshapes.findings import Place
@@ -57,8 +58,24 @@ class UntunedRow:
     use_g1u1: int
     doweight_stage1: int
 
+    @classmethod
+    def of_cells(cls, cells: Sequence[str]) -> UntunedRow:
+        """The row that has these `cells()`. Raises ValueError where a number is none, or there are not twelve."""
+        token, model_dim, inter_dim, expert, topk, use_g1u1, doweight_stage1 = map(int, (*cells[:5], *cells[10:]))
+        act_type, dtype, q_dtype_a, q_dtype_w, q_type = cells[5:10]
+        return cls(
+            *(token, model_dim, inter_dim, expert, topk),
+            *(act_type, dtype, q_dtype_a, q_dtype_w, q_type),
+            *(use_g1u1, doweight_stage1),
+        )
+
     def cells(self) -> list[str]:
         return [str(getattr(self, column)) for column in UNTUNED_COLUMNS]
+
+    @property
+    def dims(self) -> str:
+        """`6144/512/257/9`: model_dim, inter_dim, experts and top-k."""
+        return f"{self.model_dim}/{self.inter_dim}/{self.expert}/{self.topk}"
 
 
 @dataclass(frozen=True, order=True)
@@ -73,8 +90,7 @@ class Key:
         s = self.shape
         names = (s.act_type, s.q_dtype_a, s.q_dtype_w, s.q_type)
         short = " ".join(name.partition(".")[2] or name for name in names)
-        dims = f"{s.model_dim}/{s.inter_dim}/{s.expert}/{s.topk}"
-        return f"{self.gfx}/{self.cu_num} token {s.token} {dims} {short} doweight_stage1={s.doweight_stage1}"
+        return f"{self.gfx}/{self.cu_num} token {s.token} {s.dims} {short} doweight_stage1={s.doweight_stage1}"
 
 
 @dataclass(frozen=True)

@@ -218,7 +218,7 @@ def _unreachable(item: Wanted) -> Iterator[Finding]:
 
 
 def _described(row: UntunedRow) -> str:
-    return f"{row.model_dim}/{row.inter_dim}/{row.expert}/{row.topk} {row.act_type.partition('.')[2]}"
+    return f"{row.dims} {row.act_type.partition('.')[2]}"
 
 
 def _merged(findings: Iterable[Finding]) -> list[Finding]:

@@ -259,13 +259,7 @@ def shape_of(table: Table, line: Line) -> UntunedRow | None:
     cells = [cell for column in UNTUNED_COLUMNS if (cell := canonical_cell(table, line, column)) is not None]
     if line.cells is None or len(cells) < len(UNTUNED_COLUMNS):
         return None
-    token, model_dim, inter_dim, expert, topk, use_g1u1, doweight_stage1 = map(int, cells[:5] + cells[10:])
-    act_type, dtype, q_dtype_a, q_dtype_w, q_type = cells[5:10]
-    return UntunedRow(
-        *(token, model_dim, inter_dim, expert, topk),
-        *(act_type, dtype, q_dtype_a, q_dtype_w, q_type),
-        *(use_g1u1, doweight_stage1),
-    )
+    return UntunedRow.of_cells(cells)
 
 
 def key_of(table: Table, line: Line) -> Key | None:

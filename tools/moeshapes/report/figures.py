@@ -1,11 +1,11 @@
-"""Figures as people read them: changes with their interval, microseconds, shapes."""
+"""Figures as people read them: changes with their interval, microseconds."""
 
 from __future__ import annotations
 
 from math import isfinite
 
 from moeshapes.report.speed import Change
-from moeshapes.row import Key, TunedRow
+from moeshapes.row import TunedRow
 
 _LARGE = 1000.0
 _NARROW = 0.01
@@ -34,12 +34,6 @@ def microseconds(us: float) -> str:
     if not isfinite(us):
         return "unreadable"
     return f"{us:.4g}" if abs(us) < _LARGE else f"{us:.0f}"
-
-
-def dims(key: Key) -> str:
-    """`6144/512/257/9`: model_dim, inter_dim, experts and top-k."""
-    shape = key.shape
-    return f"{shape.model_dim}/{shape.inter_dim}/{shape.expert}/{shape.topk}"
 
 
 def recorded(row: TunedRow) -> str:

@@ -11,7 +11,6 @@ from moeshapes.coverage import Cell, Coverage
 from moeshapes.dispatch import BUCKETS
 from moeshapes.findings import Place
 from moeshapes.recipe import recipe_of
-from moeshapes.report.figures import dims
 from moeshapes.report.proof import Proof
 from moeshapes.report.pull_request import shape_of
 from moeshapes.report.speed import Change, Comparison
@@ -73,7 +72,7 @@ def _shape(rows: Sequence[TunedRow], by_row: Mapping[TunedRow, list[Proof]], nam
     ]
     words += ["no gate"] * (not shape.use_g1u1) + ["weights in stage 1"] * shape.doweight_stage1
     return {
-        "dims": dims(key),
+        "dims": key.shape.dims,
         "kind": " ".join(words),
         "gpu": f"{key.gfx}/{key.cu_num}",
         "roof": [_rounded(_roofline(key, bucket)) for bucket in BUCKETS],
@@ -133,7 +132,7 @@ def _deployment(
     deployment = coverage.deployment
     return {
         "name": deployment.declared.use.id,
-        "dims": dims(deployment.key),
+        "dims": deployment.key.shape.dims,
         "kind": deployment.recipe.name,
         "model": deployment.shape.model,
         "tp": deployment.shape.tp,

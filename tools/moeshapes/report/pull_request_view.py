@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from moeshapes.coverage import Coverage, Status
 from moeshapes.coverage_view import notes_of
-from moeshapes.report.figures import dims, interval, microseconds, percent, recorded, with_interval
+from moeshapes.report.figures import interval, microseconds, percent, recorded, with_interval
 from moeshapes.report.links import Links
 from moeshapes.report.markdown import Section, cell, code, link
 from moeshapes.report.proof import Proof
@@ -61,7 +61,7 @@ class _Rows:
 
     def _shape(self, proof: Proof) -> Markup:
         """With the use, where the row has several."""
-        shape = cell(f"{dims(proof.row.key)} {proof.use.recipe}")
+        shape = cell(f"{proof.row.key.shape.dims} {proof.use.recipe}")
         return shape + Markup("<br>") + code(proof.use.id) if self._uses[proof.row] > 1 else shape
 
     def failures(self) -> Iterator[Row]:

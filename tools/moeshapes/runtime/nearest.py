@@ -30,7 +30,7 @@ class Near:
         s = self.shape
         formats = " x ".join(dtype.partition(".")[2] for dtype in (s.q_dtype_a, s.q_dtype_w))
         where = f"differs in {', '.join(self.differs)}" if self.differs else "lacks the bucket"
-        shape = f"{s.model_dim}/{s.inter_dim}/{s.expert}/{s.topk} {formats} on {self.gfx}/{self.cu_num}"
+        shape = f"{s.dims} {formats} on {self.gfx}/{self.cu_num}"
         return f"{shape} {where}; tuned for {listed_tokens(self.buckets)}"
 
 

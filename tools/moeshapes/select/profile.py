@@ -111,7 +111,7 @@ def _read(table: Table, line: Line) -> tuple[Timed | None, list[Finding]]:
         return None, faults
     v2 = read["v2"]
     return Timed(
-        key=_key(gfx, read),
+        key=Key(gfx, int(read["cu_num"]), UntunedRow.of_cells([read[column] for column in UNTUNED_COLUMNS])),
         stage=stage,
         block_m=int(read["block_m"]),
         ksplit=int(read["ksplit"] or 0),
@@ -162,18 +162,6 @@ class _Cells:
     def fault(self, rule: Rule, column: str, message: str, remedy: str = "") -> Finding:
         at = offset(self._cells, self._columns.index(column)) if column in self._columns else 1
         return Finding(rule, Place(self._place.file, self._place.line, at), message, remedy)
-
-
-def _key(gfx: str, read: Mapping[str, str]) -> Key:
-    token, model_dim, inter_dim, expert, topk = (int(read[column]) for column in UNTUNED_COLUMNS[:5])
-    act_type, dtype, q_dtype_a, q_dtype_w, q_type = (read[column] for column in UNTUNED_COLUMNS[5:10])
-    use_g1u1, doweight_stage1 = (int(read[column]) for column in UNTUNED_COLUMNS[10:])
-    shape = UntunedRow(
-        *(token, model_dim, inter_dim, expert, topk),
-        *(act_type, dtype, q_dtype_a, q_dtype_w, q_type),
-        *(use_g1u1, doweight_stage1),
-    )
-    return Key(gfx, int(read["cu_num"]), shape)
 
 
 def _error(text: str) -> str:

@@ -39,11 +39,6 @@ class Target:
         shape = replace(self.key.shape, token=0)
         return self.declared[0].csv, self.key.gfx, self.key.cu_num, shape, self.declared[0].use.id
 
-    @property
-    def dims(self) -> str:
-        shape = self.key.shape
-        return f"{shape.model_dim}/{shape.inter_dim}/{shape.expert}/{shape.topk}"
-
 
 def targets_of(
     declarations: Declarations, names: Sequence[str], tokens: frozenset[int], kinds: Iterable[str]

@@ -119,7 +119,7 @@ class Tuner:
             with self.progress(label, sum(len(screener.unanswered(question)) for question in questions)) as report:
                 return screener.screen(questions, report)
 
-        dims = targets[0].dims
+        dims = targets[0].key.shape.dims
         first = answers_to(f"{dims} stage 1", [search.first_step() for search in searches])
         steps = [search.second_step(answers) for search, answers in zip(searches, first, strict=True)]
         second = answers_to(f"{dims} stage 2", steps)

@@ -49,8 +49,7 @@ class Subject:
     def name(self) -> str:
         shape = self.key.shape
         what = "default plan" if self.row is None else str(self.row.place)
-        dims = f"{shape.model_dim}/{shape.inter_dim}/{shape.expert}/{shape.topk}"
-        return f"{dims} {self.use.recipe} token {shape.token} ({what})"
+        return f"{shape.dims} {self.use.recipe} token {shape.token} ({what})"
 
 
 @dataclass(frozen=True)

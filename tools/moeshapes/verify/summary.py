@@ -64,8 +64,7 @@ def _compared(comparison: Comparison) -> str:
 def _cells(result: Verified) -> list[str]:
     subject, shape = result.subject, result.subject.key.shape
     row = "default plan" if subject.row is None else _short(subject.row.place)
-    dims = f"{shape.model_dim}/{shape.inter_dim}/{shape.expert}/{shape.topk}"
-    return [dims, str(shape.token), subject.use.recipe, row, subject.use.id, result.status, *_figures(result)]
+    return [shape.dims, str(shape.token), subject.use.recipe, row, subject.use.id, result.status, *_figures(result)]
 
 
 def _short(place: Place) -> str:
