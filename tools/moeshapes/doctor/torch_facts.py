@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 
-from moeshapes.verify.child import child_environment
+from moeshapes.verify.child import answer_of
 
 _TELL_WITHIN_S = 120.0
 
@@ -30,23 +28,13 @@ def torch_facts() -> TorchFacts:
     """Asks torch in a process of its own: an import that fails there fails there alone."""
     if find_spec("torch") is None:
         return TorchFacts(problem="torch is not installed")
-    command = [sys.executable, "-m", "moeshapes.doctor.torch_facts"]
+    answer = answer_of("doctor.torch_facts", _TELL_WITHIN_S, "importing torch", "torch could not be asked")
+    if answer.problem:
+        return TorchFacts(problem=answer.problem)
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=_TELL_WITHIN_S, env=child_environment()
-        )
-        return TorchFacts(**json.loads(_last_line(done.stdout)))
-    except subprocess.CalledProcessError as error:
-        return TorchFacts(problem=_last_line(error.stderr) or f"importing torch ended with status {error.returncode}")
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return TorchFacts(problem=f"torch could not be asked: {error}")
+        return TorchFacts(**json.loads(answer.line))
     except (ValueError, TypeError):
         return TorchFacts(problem="what torch printed is not understood")
-
-
-def _last_line(text: str) -> str:
-    """Libraries may have printed before it."""
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
 def main() -> None:

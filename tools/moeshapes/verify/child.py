@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 _KEEP_FREED_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(4 << 30), "MALLOC_TRIM_THRESHOLD_": str(8 << 30)}
@@ -23,11 +24,43 @@ def child_environment() -> dict[str, str]:
 
 def printed_by(module: str, *arguments: str) -> str:
     """What a module of this package prints as a program. Raises RuntimeError with the end of its log where it fails."""
-    command = [sys.executable, "-m", f"moeshapes.{module}", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=child_environment())
+    done = _run(module, *arguments)
     if done.returncode:
         raise RuntimeError(f"{' '.join(arguments)}: status {done.returncode}\n{done.stderr[-2000:]}")
     return done.stdout
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The last line that a program printed: libraries may have printed before it. `problem` says why there is none."""
+
+    line: str = ""
+    problem: str = ""
+
+
+def answer_of(module: str, within_s: float, asking: str, unasked: str) -> Answer:
+    """What a module of this package answers as a program. Its problem is the end of its log; where that is empty or
+    there is none, `asking` names what ended, and `unasked` says what could not be done.
+    """
+    try:
+        done = _run(module, within_s=within_s)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Answer(problem=f"{unasked}: {error}")
+    if done.returncode:
+        return Answer(problem=_last_line(done.stderr) or f"{asking} ended with status {done.returncode}")
+    return Answer(_last_line(done.stdout))
+
+
+def _run(module: str, *arguments: str, within_s: float | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", f"moeshapes.{module}", *arguments]
+    environment = child_environment()
+    return subprocess.run(
+        command, capture_output=True, text=True, errors="replace", check=False, timeout=within_s, env=environment
+    )
+
+
+def _last_line(text: str) -> str:
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
 def end_session(process: subprocess.Popen[Any]) -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from moeshapes.backends.production.installed import aiter_version
-from moeshapes.verify.child import child_environment
+from moeshapes.verify.child import answer_of
 
 DEVICE_NODES = ("nvidia[0-9]*", "kfd")
 """What stands in /dev where a driver has found an NVIDIA or an AMD GPU."""
@@ -63,29 +61,17 @@ def local_gpus(dev: Path = Path("/dev")) -> LocalGpus:
     """Asks torch in a process of its own, and nothing where no driver has found a GPU."""
     if not any(True for pattern in DEVICE_NODES for _ in dev.glob(pattern)):
         return NO_GPUS
-    command = [sys.executable, "-m", "moeshapes.verify.gpus"]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=_LIST_WITHIN_S, env=child_environment()
-        )
-    except subprocess.CalledProcessError as error:
-        return LocalGpus(problem=_last_line(error.stderr) or f"listing GPUs ended with status {error.returncode}")
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return LocalGpus(problem=f"GPUs could not be listed: {error}")
-    return read_listing(done.stdout)
+    answer = answer_of("verify.gpus", _LIST_WITHIN_S, "listing GPUs", "GPUs could not be listed")
+    return LocalGpus(problem=answer.problem) if answer.problem else read_listing(answer.line)
 
 
-def read_listing(text: str) -> LocalGpus:
-    """What the program printed; libraries may have printed before it."""
+def read_listing(line: str) -> LocalGpus:
+    """What the program printed."""
     try:
-        gpus = tuple(Gpu(**gpu) for gpu in json.loads(_last_line(text)))
+        gpus = tuple(Gpu(**gpu) for gpu in json.loads(line))
     except (ValueError, TypeError):
         return LocalGpus(problem="the listing of GPUs is not understood")
     return LocalGpus(gpus, "" if gpus else "torch sees no GPU")
-
-
-def _last_line(text: str) -> str:
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
 def describe(index: int) -> Gpu:
