@@ -13,6 +13,7 @@ from fuzz.invariants import check_markdown, check_page, tags_of
 from moeshapes.claim import judged_uses
 from moeshapes.deployment import deployments
 from moeshapes.expand import Declarations
+from moeshapes.family import read_families
 from moeshapes.record import RECORDS, parse_record
 from moeshapes.record_name import file_name, folder_name
 from moeshapes.report.evidence import Evidence
@@ -80,7 +81,8 @@ class Workbench:
 
     def _page(self, rows: Sequence[TunedRow]) -> str:
         proofs = list(proofs_of(rows, self.declarations, Evidence(self.root)))
-        return render_page(proofs, list(coverages_of(self.root, deployments(self.declarations))), LINKS, "Made")
+        coverages = coverages_of(read_families(self.root), deployments(self.declarations))
+        return render_page(proofs, list(coverages), LINKS, "Made")
 
     def check_reports(self, rows: Sequence[TunedRow]) -> None:
         """Of these rows as new ones, with the records that are there: the pull request's markdown, and the page."""
@@ -89,9 +91,9 @@ class Workbench:
         evidence = Evidence(self.root)
         proofs = tuple(proofs_of(rows, self.declarations, evidence))
         diff = RowDiff("0123456789", tuple(rows), (), (), tuple(rows[:1]), 0, len(rows), len(rows))
-        touched = serving(deployments(self.declarations), rows)
+        touched = coverages_of(read_families(self.root), serving(deployments(self.declarations), rows))
         unread = tuple(evidence.unread.items())
-        request = PullRequest(diff, proofs, (), tuple(coverages_of(self.root, touched)), unread, "0123456789", False)
+        request = PullRequest(diff, proofs, (), tuple(touched), unread, "0123456789", False)
         check_markdown(render_pull_request(request, LINKS))
         check_page(self._page(rows), self._tags)
 

@@ -6,12 +6,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from math import inf, isnan
 from operator import itemgetter
 from pathlib import Path
 
 from moeshapes.findings import Finding, Place
 from moeshapes.line_fault import CRLF
+from moeshapes.root import name_from
 from moeshapes.row import UNTUNED_COLUMNS
 from moeshapes.rule import Severity
 from moeshapes.table import BYTE_ORDER_MARK, Kind, Line, Table, canonical_cell, read_table
@@ -118,6 +120,11 @@ def read_family(folder: Path, kind: str, shown: Callable[[Path], str]) -> Family
     paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*tuned_fmoe*.csv")}
     files = sorted((file for file in paths if is_member(kind, file)), key=merge_order)
     return Family({file: read_table(paths[file], shown(paths[file])) for file in files})
+
+
+def read_families(root: Path) -> dict[str, Family]:
+    """Every family of a repository of shapes or of an AITER checkout, by folder."""
+    return {folder: read_family(root / folder, folder, partial(name_from, root)) for folder in FOLDERS}
 
 
 def entries_of(family: Family, origins: frozenset[str] | None = _HERE_ALONE) -> Iterator[Entry]:

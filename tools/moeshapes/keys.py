@@ -6,7 +6,6 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -21,13 +20,13 @@ from moeshapes.family import (
     entries_of,
     key_columns,
     key_reader,
+    read_families,
     read_family,
     uncompared,
 )
 from moeshapes.findings import Finding, Place
 from moeshapes.linked_folder import linked_folders
 from moeshapes.overlay import Overlay, lay_over
-from moeshapes.root import name_from
 from moeshapes.rule import Rule, Severity
 from moeshapes.table import Kind, Table
 
@@ -63,11 +62,6 @@ def check_keys(root: Path, configs: Path | None = None, against: Sequence[str] =
     if not against:
         return result
     return replace(result, findings=(*result.findings, *_merge_faults(root, families, against, beneath)))
-
-
-def read_families(root: Path) -> Mapping[str, Family]:
-    """Every family of the repository or checkout, by folder."""
-    return {folder: read_family(root / folder, folder, partial(name_from, root)) for folder in FOLDERS}
 
 
 def family_beneath(families: Mapping[str, Family], configs: Path | None) -> Mapping[str, Family]:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
 
-from moeshapes.family import FOLDERS, Family, Keys, entries_of, key_columns, read_family
+from moeshapes.family import Family, Keys, entries_of, key_columns, read_families
 from moeshapes.findings import Place
-from moeshapes.root import name_from
 from moeshapes.row import UNTUNED_COLUMNS, Key, TunedRow
 from moeshapes.table import Table, read_tuned_rows
 from moeshapes.tree import Trees
@@ -56,16 +54,15 @@ class RowDiff:
         return tuple(sorted([*self.new, *(change.after for change in self.changed)], key=_order))
 
 
-def rows_since(root: Path, ref: str) -> RowDiff:
+def rows_since(root: Path, ref: str, after: Mapping[str, Family] | None = None) -> RowDiff:
     """What became of the rows below `root`, a repository of shapes or an AITER checkout, since it left `ref`.
 
     The base is the commit that HEAD and `ref` grew from, so that what `ref` gained meanwhile is not taken for removed.
-    Raises GitError, also where they have no commit in common that is here.
+    `after` are the families below `root`, where they were read already. Raises GitError, also where they have no commit
+    in common that is here.
     """
-    trees = Trees(root)
-    after = {folder: read_family(root / folder, folder, partial(name_from, root)) for folder in FOLDERS}
-    base = trees.base(ref)
-    return diff_rows(base.commit, base.families, after)
+    base = Trees(root).base(ref)
+    return diff_rows(base.commit, base.families, read_families(root) if after is None else after)
 
 
 def diff_rows(base: str, before: Mapping[str, Family], after: Mapping[str, Family]) -> RowDiff:

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from moeshapes.claim import Claim, claims_of, records_by_name
 from moeshapes.expand import Declarations
-from moeshapes.family import Family
+from moeshapes.family import Family, read_families
 from moeshapes.findings import Finding, has_errors
-from moeshapes.keys import read_families
 from moeshapes.record import RECORDS
 from moeshapes.record_name import FILE
 from moeshapes.repository import load_declarations

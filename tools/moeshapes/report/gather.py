@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 
 from moeshapes import __version__
 from moeshapes.coverage import Coverage, cover
 from moeshapes.deployment import Deployment, deployments
-from moeshapes.family import FOLDERS, OWN_CONFIGS, TRITON, read_family
+from moeshapes.family import FOLDERS, OWN_CONFIGS, TRITON, Family, read_families
 from moeshapes.git import open_git
 from moeshapes.record import RECORDS
 from moeshapes.report.evidence import Evidence
@@ -19,15 +18,15 @@ from moeshapes.report.page import render_page
 from moeshapes.report.proof import proofs_of
 from moeshapes.report.pull_request import PullRequest, serving
 from moeshapes.repository import MODELS, SHAPES, load_declarations
-from moeshapes.root import name_from
 from moeshapes.row_diff import rows_since
 from moeshapes.runtime.merged import merge
-from moeshapes.table import Table, read_tuned_rows
+from moeshapes.table import read_tuned_rows
 
 
 def pull_request_of(root: Path, ref: str) -> PullRequest:
     """What changed below `root`, a repository of shapes, since it left `ref`. Raises GitError."""
-    diff = rows_since(root, ref)
+    families = read_families(root)
+    diff = rows_since(root, ref, families)
     declarations, _ = load_declarations(root)
     evidence = Evidence(root)
     proofs = tuple(proofs_of(diff.to_prove, declarations, evidence))
@@ -39,7 +38,7 @@ def pull_request_of(root: Path, ref: str) -> PullRequest:
         diff,
         proofs,
         retimed,
-        tuple(coverages_of(root, touched)),
+        tuple(coverages_of(families, touched)),
         tuple(evidence.unread.items()),
         head,
         bool(git.changed(head, [*FOLDERS, RECORDS, MODELS, SHAPES])),
@@ -49,21 +48,19 @@ def pull_request_of(root: Path, ref: str) -> PullRequest:
 def page_of(root: Path, links: Links, now: datetime) -> str:
     """The page of everything below `root`, a repository of shapes."""
     declarations, _ = load_declarations(root)
-    rows = [row for folder in (OWN_CONFIGS, TRITON) for table in _tuned(root, folder) for row in read_tuned_rows(table)]
+    families = read_families(root)
+    tables = (table for folder in (OWN_CONFIGS, TRITON) for table in families[folder].tuned.values())
+    rows = [row for table in tables for row in read_tuned_rows(table)]
     proofs = list(proofs_of(rows, declarations, Evidence(root)))
-    coverages = list(coverages_of(root, deployments(declarations)))
+    coverages = list(coverages_of(families, deployments(declarations)))
     made = f"Made by moeshapes {__version__} from commit {links.commit} on {now:%Y-%m-%d}"
     return render_page(proofs, coverages, links, made)
 
 
-def coverages_of(root: Path, asked: Iterable[Deployment]) -> Iterator[Coverage]:
-    """The coverage of deployments by the tables below `root`, of AITER's or of portable kernels as each names them."""
+def coverages_of(families: Mapping[str, Family], asked: Iterable[Deployment]) -> Iterator[Coverage]:
+    """The coverage of deployments by a repository's tables, of AITER's or of portable kernels as each names them."""
     by_kind: dict[str, list[Deployment]] = {}
     for deployment in asked:
         by_kind.setdefault(TRITON if deployment.is_portable else OWN_CONFIGS, []).append(deployment)
     for folder, some in by_kind.items():
-        yield from cover(some, merge(_tuned(root, folder)))
-
-
-def _tuned(root: Path, folder: str) -> list[Table]:
-    return list(read_family(root / folder, folder, partial(name_from, root)).tuned.values())
+        yield from cover(some, merge(families[folder].tuned.values()))
