@@ -8,8 +8,8 @@ import pytest
 
 from moeshapes.claim import judged_uses
 from moeshapes.gate.run import gate
-from moeshapes.record import RECORDS
-from moeshapes.report.evidence import CACHE, Evidence
+from moeshapes.record import CACHE, RECORDS
+from moeshapes.report.evidence import Evidence
 from moeshapes.report.gather import pull_request_of
 from moeshapes.report.proof import NO_RECORD, Proof, proofs_of
 from moeshapes.repository import load_declarations

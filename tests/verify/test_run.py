@@ -51,7 +51,8 @@ def attested(root: Path, **changes: object) -> list[Verified]:
     row = replace(portable_row(8), place=Place("generated/triton/triton_tiny_tuned_fmoe.csv", 2))
     items = plan(declarations, [row], with_defaults=False)
     store = RecordStore(root / "build" / "records", root / "generated" / "records")
-    proof = {**report_samples.record(row, items[0].subject.use), **changes}
+    device = {**report_samples.MI355X, "gfx": "sm_90", "cu_num": 132, "board": "NVIDIA H200"}
+    proof = {**report_samples.record(row, items[0].subject.use), "device": device, **changes}
     store.save(proof, attested_name(items[0].subject))
     return run(items, store, AnsweringPool(result), fresh=True)
 
@@ -60,7 +61,15 @@ def test_a_row_whose_gpu_is_not_here_rests_on_its_committed_proof(tmp_path: Path
     assert statuses(attested(tmp_path)) == [PROVEN]
 
 
-@pytest.mark.parametrize("changes", [{"status": "fail", "reasons": ["NaN"]}, {"launch": None}, {"job": "x"}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"status": "fail", "reasons": ["NaN"]},
+        {"launch": None},
+        {"job": "x"},
+        {"device": report_samples.MI355X},
+    ],
+)
 def test_what_is_no_proof_of_the_row_is_not_rested_on(changes: dict[str, object], tmp_path: Path) -> None:
     assert statuses(attested(tmp_path, **changes)) == [EMULATED]
 

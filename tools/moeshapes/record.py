@@ -17,6 +17,8 @@ RECORDS = "generated/records"
 """Where attested records stand below a repository's root."""
 SIGNATURE = ".sig"
 """What a record's signature adds to the record's name."""
+CACHE = "build/records"
+"""Where `verify` keeps the records that are not committed, below a repository's root."""
 REPORT = "build/verify.md"
 """The last verification as markdown, below a repository's root."""
 _SHOWN = 160
@@ -140,17 +142,8 @@ class RecordStore:
 
     def load(self, job_id: str, name: str = "") -> dict[str, Any] | None:
         """The record under `name` or else its job's; None where none is there that is a record of this job."""
-        found = (_read(path, job_id) for path in dict.fromkeys((self.path(job_id, name), self.path(job_id))))
-        return next((record for record in found if record), None)
-
-    def attested(self, name: str) -> dict[str, Any] | None:
-        """The record that stands under a name of its own, of whatever job; None where there is none."""
-        if self.named is None or not name:
-            return None
-        try:
-            return parse_record(read_content(self.path("", name), MAX_BYTES))
-        except RecordError:
-            return None
+        found = (read_record(path) for path in dict.fromkeys((self.path(job_id, name), self.path(job_id))))
+        return next((record for record in found if record and record["job"] == job_id), None)
 
     def save(self, record: dict[str, Any], name: str = "") -> Path:
         """Writes a record. A signature of the one that was there goes: it would be a wrong one of this."""
@@ -160,9 +153,9 @@ class RecordStore:
         return path
 
 
-def _read(path: Path, job_id: str) -> dict[str, Any] | None:
+def read_record(path: Path) -> dict[str, Any] | None:
+    """The record that a file is, None where it is none."""
     try:
-        record = parse_record(read_content(path, MAX_BYTES))
+        return parse_record(read_content(path, MAX_BYTES))
     except RecordError:
         return None
-    return record if record["job"] == job_id else None

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from moeshapes.findings import Finding, Place, has_errors
-from moeshapes.gate.attestation import BAD_RECORD, contradictions
+from moeshapes.gate.attestation import Attestations
 from moeshapes.gate.tree import WorkingTree, read_tree, record_files
 from moeshapes.linked_folder import linked_folders
-from moeshapes.record import MAX_BYTES, RECORDS, SIGNATURE, RecordError, parse_record, read_content
+from moeshapes.record import RECORDS, SIGNATURE
 from moeshapes.record_name import folder_name
 from moeshapes.rule import Rule, Severity
-from moeshapes.statement import Statement
 
 SURPLUS_RECORD = Rule(
     "MOE521", "surplus-record", Severity.WARNING,
@@ -71,25 +70,14 @@ def prune(root: Path, dry: bool = False) -> Pruned:
     obstacles = [*linked_folders(root, RECORDS), *(finding for finding in tree.findings if has_errors([finding]))]
     if obstacles:
         return Pruned((), records, tuple(obstacles))
-    removed: list[str] = []
-    findings: list[Finding] = []
-    for path in surplus_records(tree):
-        fault = _why_no_record(root / path)
-        if fault:
-            findings.append(Finding(BAD_RECORD, Place(path), f"not removed: {fault}", "Remove it by hand."))
-        else:
-            removed.append(path)
+    attestations = Attestations(root)
+    removed = [path for path in surplus_records(tree) if attestations.at(path)]
+    faults = attestations.faults.values()
+    kept = [replace(fault, message=f"not removed: {fault.message}", remedy="Remove it by hand.") for fault in faults]
     for path in removed if not dry else ():
         (root / path).unlink()
         (root / f"{path}{SIGNATURE}").unlink(missing_ok=True)
-    return Pruned(tuple(removed), records, tuple(findings))
-
-
-def _why_no_record(path: Path) -> str:
-    try:
-        return next(contradictions(Statement(parse_record(read_content(path, MAX_BYTES))), path.name), "")
-    except RecordError as error:
-        return str(error)
+    return Pruned(tuple(removed), records, tuple(kept))
 
 
 def _strays(tree: WorkingTree) -> Iterator[Finding]:

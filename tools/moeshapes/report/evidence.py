@@ -11,14 +11,12 @@ from typing import Any
 from moeshapes.claim import Claim
 from moeshapes.gate.attestation import Attestations
 from moeshapes.gate.tree import records_below
-from moeshapes.record import MAX_BYTES, RecordError, checked, decode, read_content
+from moeshapes.record import CACHE, MAX_BYTES, RecordError, checked, decode, read_content
 from moeshapes.record_name import file_name, file_name_of, is_shipped
 from moeshapes.row import TunedRow
 from moeshapes.use import Use
 
 Record = Mapping[str, Any]
-CACHE = "build/records"
-"""Where `verify` keeps the records that are not committed, below a repository's root."""
 
 
 @dataclass

@@ -10,8 +10,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from moeshapes.gate.attestation import Attestations
 from moeshapes.record import RecordStore
-from moeshapes.record_name import file_name_of
 from moeshapes.statement import PROVEN
 from moeshapes.verify.evidence import PASSED, attested_name, is_attested, record_of, vouching_for
 from moeshapes.verify.gpus import Gpu
@@ -91,13 +91,11 @@ def _settled(item: Planned, store: RecordStore, fresh: bool) -> Verified | None:
     return Verified(item.subject, record["status"], own, note=item.note, cached=True)
 
 
-def _proof_from_elsewhere(item: Planned, store: RecordStore) -> dict[str, Any] | None:
+def _proof_from_elsewhere(item: Planned, store: RecordStore) -> Mapping[str, Any] | None:
     """The committed proof of a row whose GPU is not here: an emulation would show less, and takes its time."""
     name = attested_name(item.subject) if item.emulated_for_lack_of_gpu else ""
-    record = store.attested(name)
-    if record is None or record["status"] != PROVEN or f"/{file_name_of(record)}" != f"/{name.rpartition('/')[2]}.json":
-        return None
-    return record
+    said = Attestations(store.named).at(f"{name}.json") if store.named and name else None
+    return said.record if said and said.status == PROVEN else None
 
 
 def _is_timed(record: Mapping[str, Any], job: Job) -> bool:
