@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, inf, log, sqrt
+from statistics import geometric_mean
 
 from moeshapes.findings import Finding
 from moeshapes.report.serving_result import Result
@@ -42,11 +43,13 @@ class Pair:
     @property
     def throughputs(self) -> tuple[float, float]:
         """Of each arm, the geometric mean over rounds, tokens a second."""
-        return _mean([a.throughput for a, _ in self.rounds]), _mean([b.throughput for _, b in self.rounds])
+        one, other = zip(*self.rounds, strict=True)
+        return geometric_mean(a.throughput for a in one), geometric_mean(b.throughput for b in other)
 
     @property
     def tpots_ms(self) -> tuple[float, float]:
-        return _mean([a.tpot_ms for a, _ in self.rounds]), _mean([b.tpot_ms for _, b in self.rounds])
+        one, other = zip(*self.rounds, strict=True)
+        return geometric_mean(a.tpot_ms for a in one), geometric_mean(b.tpot_ms for b in other)
 
     @property
     def throughput_change(self) -> Change:
@@ -148,7 +151,3 @@ def _not_interleaved(one: Arm, other: Arm) -> Iterator[Finding]:
         if min(len(before), len(after)) > 1 and all([*before, *after]) and max(before) < min(after):
             message = f"every round of `{first.name}` ran before those of `{second.name}`"
             yield Finding(NOT_INTERLEAVED, second.results[0].place, message)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return exp(sum(map(log, values)) / len(values))

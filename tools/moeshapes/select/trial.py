@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import exp, log
-from statistics import fmean
-from typing import Any
+from statistics import geometric_mean
 
 from moeshapes.expand import Declarations
 from moeshapes.findings import Place
 from moeshapes.record import RecordStore
+from moeshapes.report.speed import BASELINE, REPLACED, Comparison, speed_of
 from moeshapes.repository import csv_path, tuned_name
 from moeshapes.row import Key, TunedRow
 from moeshapes.select.pairing import Candidate, Offer
@@ -45,8 +44,9 @@ class Tried:
 
         Both ran by turns in one process. The tuner's own times say less: they hold other work for other kernels.
         """
-        ratios = [log(found["ratio"]) for each in self.verified for found in passes_of(each, "baseline")]
-        return exp(fmean(ratios)) if ratios and all(passes_of(each, "baseline") for each in self.verified) else None
+        compared = [compared_with(each, BASELINE) for each in self.verified]
+        ratios = [1 + found.change.centre for found in compared if found]
+        return geometric_mean(ratios) if ratios and len(ratios) == len(compared) else None
 
     @property
     def why_lost(self) -> str:
@@ -59,22 +59,18 @@ class Tried:
 
 def _too_slow(verified: Verified) -> str:
     use = verified.subject.use.id
-    verdicts = {compared["against"]: compared["verdict"] for compared in _comparisons(verified)}
-    if verdicts.get("baseline", FASTER) != FASTER:
-        return f"{verdicts['baseline']}, not faster, than what runs without it under {use}"
-    if verdicts.get("replaced") == SLOWER:
+    baseline, replaced = (compared_with(verified, other) for other in (BASELINE, REPLACED))
+    if baseline and baseline.verdict != FASTER:
+        return f"{baseline.verdict}, not faster, than what runs without it under {use}"
+    if replaced and replaced.verdict == SLOWER:
         return f"slower than the row that it would replace under {use}"
     return ""
 
 
-def _comparisons(verified: Verified) -> Sequence[Mapping[str, Any]]:
-    speed = verified.record["speed"] if verified.record else None
-    return speed["comparisons"] if speed else ()
-
-
-def passes_of(verified: Verified, against: str) -> list[Mapping[str, Any]]:
-    """What each process timed of the row against `baseline` or `replaced`; nothing where it was not."""
-    return [found for each in _comparisons(verified) if each["against"] == against for found in each["passes"]]
+def compared_with(verified: Verified, other: str) -> Comparison | None:
+    """What was timed of the row against BASELINE or REPLACED; None where it was not."""
+    speed = speed_of(verified.record) if verified.record else None
+    return speed.against(other) if speed else None
 
 
 @dataclass(frozen=True)

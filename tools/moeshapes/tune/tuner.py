@@ -12,10 +12,11 @@ from statistics import fmean
 from moeshapes.findings import Place
 from moeshapes.kernel_name import parse
 from moeshapes.problem import problem_of
+from moeshapes.report.speed import BASELINE
 from moeshapes.row import Key, TunedRow
 from moeshapes.select.choice import Choice, choose
 from moeshapes.select.pairing import WHOLE, Candidate, Offer
-from moeshapes.select.trial import Bench, Tried, passes_of, plan_of, shipped_as
+from moeshapes.select.trial import Bench, Tried, compared_with, plan_of, shipped_as
 from moeshapes.tune.budget import Budget, BudgetSpentError
 from moeshapes.tune.candidates import Candidates, Pair, candidates_of, is_denied, row_of, timed
 from moeshapes.tune.memory import Memory
@@ -237,8 +238,8 @@ def _measured(choice: Choice) -> Choice:
 
 def _with_own_time(tried: Tried) -> Tried:
     """The mean over its uses and processes."""
-    passes = [found for verified in tried.verified for found in passes_of(verified, "baseline")]
-    if not passes:
+    times = [compared.us for verified in tried.verified if (compared := compared_with(verified, BASELINE))]
+    if not times:
         return tried
-    row = timed(tried.candidate.row, fmean(found["us"] for found in passes))
+    row = timed(tried.candidate.row, fmean(times))
     return replace(tried, candidate=replace(tried.candidate, row=row))
