@@ -61,6 +61,19 @@ def is_running(pid: int) -> bool:
     return status.rpartition(")")[2].split()[0] not in ("Z", "X")
 
 
+def children_of(pid: int) -> set[int]:
+    """The processes that have this one as their parent."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except (OSError, NotADirectoryError):
+            continue
+        if entry.name.isdigit() and fields[1] == str(pid) and fields[0] != "Z":
+            found.add(int(entry.name))
+    return found
+
+
 def wait_for(condition: Callable[[], bool], within_s: float) -> bool:
     """Whether the condition came true in time."""
     deadline = time.monotonic() + within_s

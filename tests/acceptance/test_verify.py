@@ -15,7 +15,7 @@ import pytest
 
 from machines import ready
 from moeshapes.commands import verify as verify_command
-from process import environment, is_running, run_moeshapes, wait_for
+from process import children_of, environment, is_running, run_moeshapes, wait_for
 from small_repository import (
     LIMITED_MODEL,
     SHAPE,
@@ -184,19 +184,6 @@ def test_a_stale_derived_file_is_a_finding_and_rows_are_judged_all_the_same(repo
 
 
 # --- interrupted
-
-
-def children_of(pid: int) -> set[int]:
-    """The processes that have this one as their parent."""
-    found = set()
-    for entry in Path("/proc").iterdir():
-        try:
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()
-        except (OSError, NotADirectoryError):
-            continue
-        if entry.name.isdigit() and fields[1] == str(pid) and fields[0] != "Z":
-            found.add(int(entry.name))
-    return found
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import pytest
 from moeshapes.verify.gpus import Gpu, local_gpus
 from moeshapes.verify.pool import Pool
 from planted_worker import ENDLESS, FAULTS, KILLED, NOTES, PLANTED, TOO_LARGE, WILD, planted_pool
-from process import environment, run_moeshapes, wait_for
+from process import children_of, environment, is_running, run_moeshapes, wait_for
 from small_repository import portable_line, write_both_backends
 from table_text import text, write
 
@@ -127,7 +127,10 @@ def test_four_breakdowns_of_real_kernels_cost_no_other_row_anything(
 def test_what_was_finished_when_a_run_was_killed_is_not_done_again(
     tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run hangs on one row, so that it is there to be killed when the others are done."""
+    """The run hangs on one row, so that it is there to be killed when the others are done.
+
+    The worker that hangs, which reads no closed pipe, ends too.
+    """
     root = repository(tmp_path)
     plant(monkeypatch, ENDLESS)
     paths = environment()
@@ -138,8 +141,11 @@ def test_what_was_finished_when_a_run_was_killed_is_not_done_again(
         try:
             assert wait_for(lambda: len(list(records.glob("*.json"))) >= len(TOKENS) - 2, 60)
             assert run.poll() is None
+            workers = children_of(run.pid)
         finally:
             run.send_signal(signal.SIGKILL)
+    assert workers
+    assert wait_for(lambda: not any(map(is_running, workers)), 10)
     kept = {path.stem for path in records.glob("*.json")}
     first = set(begun(notes))
     assert kept < first

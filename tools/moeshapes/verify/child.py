@@ -7,9 +7,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from dataclasses import dataclass
 from typing import Any
 
+_BETWEEN_LOOKS_S = 1.0
 _KEEP_FREED_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(4 << 30), "MALLOC_TRIM_THRESHOLD_": str(8 << 30)}
 """For glibc: without it every expanded weight is mapped and cleared by the kernel anew, a third of a worker's time."""
 
@@ -71,3 +74,18 @@ def end_session(process: subprocess.Popen[Any]) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+def end_with_parent(parent: int) -> None:
+    """Lets this process end when `parent`, which is its own, has ended, whatever it is busy with: a kernel that never
+    ends reads no closed pipe. What it has started ends too, where it leads a session of its own.
+    """
+    threading.Thread(target=_outlive_no_parent, args=(parent,), daemon=True).start()
+
+
+def _outlive_no_parent(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_BETWEEN_LOOKS_S)
+    if os.getsid(0) == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os._exit(1)

@@ -10,7 +10,6 @@ import json
 import multiprocessing
 import os
 import signal
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from moeshapes.problem import Problem
+from moeshapes.verify.child import end_with_parent
 from moeshapes.verify.gpus import Gpu
 from moeshapes.verify.job import Job
 from moeshapes.verify.site import PORTABLE
@@ -77,7 +77,9 @@ def precompiling(jobs: Iterable[Job], gpus: Sequence[Gpu], processes: int) -> It
         yield
         return
     # A fork would inherit locks that threads hold, and a GPU's context that it must not touch.
-    executor = ProcessPoolExecutor(min(processes, len(tasks)), multiprocessing.get_context("spawn"), _begin)
+    executor = ProcessPoolExecutor(
+        min(processes, len(tasks)), multiprocessing.get_context("spawn"), _begin, (os.getpid(),)
+    )
     others = set(multiprocessing.active_children())
     try:
         with contextlib.suppress(BrokenExecutor):  # what they have no time for, workers compile
@@ -90,18 +92,11 @@ def precompiling(jobs: Iterable[Job], gpus: Sequence[Gpu], processes: int) -> It
             process.kill()
 
 
-def _begin() -> None:
+def _begin(parent: int) -> None:
     """Ctrl-C is the parent's, which ends its processes; they end by themselves where it cannot. Workers come first."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(_NICENESS)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    end_with_parent(parent)
 
 
 def _compile(task: Task) -> None:

@@ -19,6 +19,7 @@ import torch
 
 from moeshapes.backends.base import Backend
 from moeshapes.verify.check import LayerCache, check
+from moeshapes.verify.child import end_with_parent
 from moeshapes.verify.gpus import describe
 from moeshapes.verify.job import SCREEN, TIME, VERIFY, Job
 from moeshapes.verify.site import PRODUCTION
@@ -46,6 +47,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--gpu", type=int, help="the GPU that jobs for one run on")
     options = parser.parse_args()
+    end_with_parent(os.getppid())
     torch.set_num_threads(options.threads)
     if options.gpu is not None:
         torch.cuda.set_device(options.gpu)
