@@ -22,6 +22,7 @@ from moeshapes.row import Key
 from moeshapes.verify.job import Job
 from moeshapes.verify.lookup import Lookup, cells_of
 from moeshapes.verify.numerics import Judgement, judge, target_of
+from moeshapes.verify.poison import Pattern, poisoned
 from moeshapes.verify.site import PRODUCTION
 from moeshapes.workload import Call, Layer, draw_calls, draw_layer
 
@@ -174,7 +175,7 @@ def judgements(arm: ProductionArm, prepared: ProductionLayer, problem: Problem |
     exact, stated = oracle.references(layer, [oracle.Pass(calls, None), oracle.Pass(calls, modelled)])
     found = []
     for call, o, r in zip(calls, exact, stated, strict=True):
-        with arm.activate():
+        with arm.activate(), poisoned(Pattern.FIRST):
             output = arm.run(call)
         found.append(judge(output, target_of(o, r, true.topk, modelled.modelled)))
     return found

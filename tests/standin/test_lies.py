@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from moeshapes.verify.poison import Pattern, Poison
 from standin.aiter_of_test import drawn, fused_moe, problem, row_of, serving
 from standin.prepared import arguments_of
 from standin.test_dispatch import listening
@@ -60,8 +61,9 @@ def test_downgraded(tmp_path: Path, truth: tuple[torch.Tensor, list[str]]) -> No
     assert torch.equal(output, truth[0])
 
 
-def test_unwritten_pads(tmp_path: Path, truth: tuple[torch.Tensor, list[str]]) -> None:
-    output, names, *_ = run(tmp_path, "unwritten_pads")
+def test_unwritten_pads_show_where_what_was_allocated_is_poisoned(tmp_path: Path) -> None:
+    with Poison(Pattern.FIRST):
+        output, names, *_ = run(tmp_path, "unwritten_pads")
     assert names == [*PAIR]
     assert output.isnan().any(dim=1).all()
 
@@ -82,7 +84,7 @@ def test_lying_for_a_while(tmp_path: Path) -> None:
     layer, call = drawn(WHAT)
     with serving(tmp_path, row_of(WHAT, *PAIR)) as aiter:
         arguments = arguments_of(layer, call)
-        with aiter.standin.lying("unwritten_pads"):
+        with Poison(Pattern.FIRST), aiter.standin.lying("unwritten_pads"):
             assert fused_moe(**arguments).isnan().any()
         assert fused_moe(**arguments).isfinite().all()
         with pytest.raises(aiter.standin.StandinRefused, match="no such lie: white"), aiter.standin.lying("white"):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.library import Library
 
 from moeshapes.verify.poison import Pattern, Poison, fill_byte
 
@@ -169,3 +172,62 @@ def test_what_is_written_over_poison_stays() -> None:
         buffer[0] = 1
     assert buffer[0].tolist() == [1.0] * 4
     assert bool(buffer[1].isnan().all())
+
+
+# --- operators of other libraries
+
+
+@contextmanager
+def library_of(**implementations: tuple[str, Callable[..., Any]]) -> Iterator[Any]:
+    """Operators of a library of their own, by name: their signature and what computes them on a CPU."""
+    library = Library("moeshapes_of_test", "FRAGMENT")
+    for name, (signature, function) in implementations.items():
+        library.define(name + signature)
+        library.impl(name, function, "CPU")
+    try:
+        yield torch.ops.moeshapes_of_test
+    finally:
+        library._destroy()
+
+
+def test_what_a_librarys_operator_allocates_is_filled() -> None:
+    """AITER makes one operator of all of fused_moe, and calls others within it."""
+    inner = "(Tensor x) -> Tensor", torch.empty_like
+    outer = "(Tensor x) -> Tensor", lambda x: torch.ops.moeshapes_of_test.inner(x.new_empty(4))
+    with library_of(inner=inner, outer=outer) as ops:
+        for mode in (torch.no_grad(), torch.inference_mode()):
+            with mode, Poison(Pattern.FIRST) as poison:
+                assert bool(ops.outer(torch.zeros(1)).isnan().all())
+            assert poison.filled == 2
+            torch.empty(4)
+            assert poison.filled == 2
+
+
+def test_a_librarys_operator_is_given_what_it_was_called_with() -> None:
+    seen: list[object] = []
+
+    def note(
+        x: Tensor, others: list[Tensor], n: int, word: str | None = None, dtype: torch.dtype | None = None
+    ) -> Tensor:
+        seen.extend((getattr(x, "is_shuffled", False), len(others), n, word, dtype))
+        return x.new_empty(0)
+
+    x = torch.zeros(2)
+    x.is_shuffled = True  # type: ignore[attr-defined]
+    signature = "(Tensor x, Tensor[] others, SymInt n, str? word=None, ScalarType? dtype=None) -> Tensor"
+    with library_of(note=(signature, note)) as ops, Poison(Pattern.FIRST):
+        ops.note(x, [x, x], 3, word="interleave", dtype=torch.bfloat16)
+    assert seen == [True, 2, 3, "interleave", torch.bfloat16]
+
+
+def test_a_librarys_operator_may_raise_and_be_given_no_tensor() -> None:
+    def refuse(x: Tensor) -> Tensor:
+        raise KeyError("refused")
+
+    with library_of(refuse=("(Tensor x) -> Tensor", refuse)) as ops:
+        with Poison(Pattern.FIRST) as poison, pytest.raises(KeyError, match="refused"):
+            ops.refuse(torch.zeros(1))
+        torch.empty(4)
+        assert poison.filled == 0
+    with Poison(Pattern.FIRST), torch.profiler.record_function("an operator without tensors"):
+        pass

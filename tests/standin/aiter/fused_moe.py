@@ -13,6 +13,7 @@ from torch import Tensor
 
 from .jit.core import AITER_CONFIGS
 from .jit.utils.chip_info import get_gfx_runtime
+from .jit.utils.torch_guard import operator
 from .ops.enum import ActivationType, QuantType
 from .ops.flydsl.moe_common import GateMode
 from .standin import functions as _functions
@@ -89,9 +90,57 @@ def fused_moe(
 ) -> Tensor:
     """The layer's output, `[M, H]` in `dtype`. Raises StandinRefused for what AITER's kernels would misread."""
     call = Call(**locals())
+    output: Tensor = _operator(
+        hidden_states, w1, w2, topk_weight, topk_ids, expert_mask, activation.value, quant_type.value, doweight_stage1,
+        w1_scale, w2_scale, block_size_M or -1, num_local_tokens, moe_sorting_dispatch_policy, dtype, hidden_pad,
+        intermediate_pad, bias1, bias2, swiglu_limit, beta, linear_beta, call.gate_mode,
+    )  # fmt: skip
+    return output
+
+
+def fused_moe_(
+    hidden_states: Tensor,
+    w1: Tensor,
+    w2: Tensor,
+    topk_weight: Tensor,
+    topk_ids: Tensor,
+    expert_mask: Tensor | None,
+    activation: int,
+    quant_type: int,
+    doweight_stage1: bool,
+    w1_scale: Tensor | None,
+    w2_scale: Tensor | None,
+    block_size_M: int,  # noqa: N803
+    num_local_tokens: Tensor | None,
+    moe_sorting_dispatch_policy: int,
+    dtype: torch.dtype | None,
+    hidden_pad: int,
+    intermediate_pad: int,
+    bias1: Tensor | None,
+    bias2: Tensor | None,
+    swiglu_limit: float | None,
+    beta: float | None,
+    linear_beta: float | None,
+    gate_mode: str,
+) -> Tensor:
+    """What fused_moe does within the operator that AITER makes of it."""
+    call = Call(**{**locals(), **_NOT_PASSED_ON, **_as_passed(activation, quant_type, block_size_M)})
     q = call.question(call.activation_dtype(_SWIGLU_MXFP4_BF16_BOUND), get_padded_M(call.tokens))
     refuse_what_is_not_ported(call, q.a)
     return launch(call, q.a, _ask(q), kernel_bench_callable)
+
+
+_operator = operator(fused_moe_)
+_NOT_PASSED_ON: dict[str, Any] = {
+    **dict.fromkeys(("a1_scale", "a2_scale", "shared_w1", "shared_w2", "shared_w1_scale", "shared_w2_scale")),
+    "splitk": 0, "shared_expert_id": -1, "stage2_scatter": None,
+}  # fmt: skip
+
+
+def _as_passed(activation: int, quant_type: int, block_size_m: int) -> dict[str, Any]:
+    """What an operator cannot be given as it is."""
+    block = None if block_size_m == -1 else block_size_m
+    return {"activation": ActivationType(activation), "quant_type": QuantType(quant_type), "block_size_M": block}
 
 
 def _ask(q: Question) -> MOEMetadata:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 
 class Pattern(Enum):
@@ -30,8 +31,9 @@ class Pattern(Enum):
 
 _INDEX_TYPES = frozenset({torch.int16, torch.int32, torch.int64})
 _NAN_BYTE = {torch.float8_e4m3fnuz: 0x80, torch.float8_e5m2fnuz: 0x80}
+_OF_TORCH = "aten"
 _EMPTY_OPERATORS = frozenset(
-    f"aten::{name}"
+    f"{_OF_TORCH}::{name}"
     for name in ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided")
 )
 
@@ -52,10 +54,21 @@ class Poison(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        result = func(*args, **(kwargs or {}))
+        result = self._called(func, args, kwargs or {})
         if func._schema.name in _EMPTY_OPERATORS and isinstance(result, Tensor) and result.numel():
             self._fill(result)
         return result
+
+    def _called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the operator returns. PyTorch turns a mode off while an operator runs, and a library may make one of all
+        that it does, as AITER does of fused_moe: within operators that are not PyTorch's own, poison stays active.
+        """
+        device = None if func.namespace == _OF_TORCH else _device_of(args, kwargs)
+        if device is None:
+            return func(*args, **kwargs)
+        key = getattr(torch._C.DispatchKey, torch._C._dispatch_key_for_device(device.type))
+        with self:
+            return func.redispatch(torch._C.DispatchKeySet(key), *args, **kwargs)
 
     def _fill(self, tensor: Tensor) -> None:
         byte = fill_byte(tensor.dtype, self.pattern)
@@ -64,6 +77,12 @@ class Poison(TorchDispatchMode):
         storage = tensor.untyped_storage()
         torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage).fill_(byte)
         self.filled += 1
+
+
+def _device_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.device | None:
+    """Where an operator runs: on the GPU if one of its tensors is there. None where it is given no tensor."""
+    devices = {leaf.device for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)}
+    return max(devices, key=lambda device: device.type != "cpu", default=None)
 
 
 def poisoned(pattern: Pattern | None) -> AbstractContextManager[object]:
