@@ -4,8 +4,9 @@ there is one (`pytest -m aiter`), so that drift in a new AITER is one clear fail
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +16,8 @@ import torch
 from torch import Tensor
 
 import standin
+from moeshapes.backends.production.config import VARIABLE
+from moeshapes.backends.production.environment import environment_for
 from moeshapes.recipe import RECIPES
 from standin.aiter_of_test import drawn, problem
 from standin.contract import departures, recorded
@@ -67,6 +70,38 @@ def same_bits(one: Tensor | None, other: Tensor | None) -> bool:
         return one is other
     one, other = (t.contiguous().view(torch.uint8) if t.element_size() == 1 else t for t in (one, other))
     return one.shape == other.shape and torch.equal(one, other.cpu())
+
+
+# --- the environment
+
+READS = re.compile(r"""(?:environ(?:\.get)?[\[(]|getenv\()\s*["'](?P<name>\w+)["'](?!\] =)""")
+CHOOSE = ("aiter.fused_moe", "aiter.jit.utils.chip_info")
+"""Where AITER chooses kernels, and where it asks what GPU it chooses them for."""
+
+
+def read_in(sources: Iterable[Path]) -> set[str]:
+    """The environment variables that these modules read."""
+    return {found["name"] for source in sources for found in READS.finditer(source.read_text(encoding="utf-8"))}
+
+
+def kept(names: set[str]) -> set[str]:
+    """Those that an undeclared value would stay in."""
+    return set(environment_for({}, dict.fromkeys(names, "1")))
+
+
+def test_the_stand_in_reads_nothing_that_a_use_does_not_declare() -> None:
+    names = read_in((standin.HERE / "aiter").rglob("*.py"))
+    assert {"GPU_ARCHS", "CU_NUM", "AITER_KSPLIT", "GPTOSS_SWIGLU_MXFP4_BF16_BOUND", VARIABLE} <= names
+    assert not kept(names)
+
+
+@pytest.mark.aiter
+def test_the_installed_aiter_reads_nothing_that_a_use_does_not_declare(installed_aiter: ModuleType) -> None:
+    names = read_in(Path(str(import_module(name).__file__)) for name in CHOOSE)
+    assert "GPU_ARCHS" in names
+    assert not kept(names), report(
+        [f"{name} is read, and kept from what a worker inherits" for name in sorted(kept(names))]
+    )
 
 
 # --- the check itself

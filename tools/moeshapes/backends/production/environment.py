@@ -27,12 +27,17 @@ _READ_BY_DISPATCH = frozenset(
         "AITER_ONLINE_TUNE",
         "AITER_USE_CK_MOE_SORTING",
         "AITER_USE_FLYDSL_MOE_SORTING",
+        "AITER_USE_GROUPED_GEMM",
         "AITER_USE_NT",
         "AITER_XBFLOAT16",
         "CU_NUM",
+        "GPU_ARCHS",
     }
 )
-"""What chooses kernels, and the log level: a warning that is not logged cannot be seen."""
+"""What chooses kernels, and the log level: a warning that is not logged cannot be seen.
+
+GPU_ARCHS, which images set to what they were built for, is read where AITER chooses too, its last entry for this GPU's.
+"""
 _FAMILIES_READ_BY_DISPATCH = ("AITER_CONFIG_", "MXFP4_G2_")
 
 
