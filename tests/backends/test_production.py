@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -176,6 +178,21 @@ def test_arms_of_all_copies_of_the_weights_are_active_in_a_capture(
         with pytest.raises(RuntimeError, match="while it is active"):
             arm.run(calls[0])
     assert ran(backend.prepare(layer_of(A8W4.problem)).arm(OTHER, TOKEN, lookup)) == names(OTHER)
+
+
+LAYOUT = launch(
+    "flydsl_moe1_afp8_wfp4_bf16_t32x64x256_w3_gui_fp8", "flydsl_moe2_layout_afp8_wfp4_bf16_t32x128x128_atomic", 32
+)
+
+
+def test_afterwards_aiter_holds_no_tensor_of_a_layer(backend: ProductionBackend) -> None:
+    """A worker prepares one layer after another, each of gigabytes."""
+    prepared = backend.prepare(layer_of(A8W4.problem))
+    scale = weakref.ref(prepared.weights.w2_scale)
+    assert ran(prepared.arm(LAYOUT, TOKEN, lookup_of(A8W4))) == names(LAYOUT)
+    del prepared
+    gc.collect()
+    assert scale() is None
 
 
 def test_into_a_buffer_go_the_first_rows_and_no_more(prepared: ProductionLayer) -> None:

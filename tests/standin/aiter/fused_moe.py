@@ -127,7 +127,16 @@ def fused_moe_(
     call = Call(**{**locals(), **_NOT_PASSED_ON, **_as_passed(activation, quant_type, block_size_M)})
     q = call.question(call.activation_dtype(_SWIGLU_MXFP4_BF16_BOUND), get_padded_M(call.tokens))
     refuse_what_is_not_ported(call, q.a)
-    return launch(call, q.a, _ask(q), kernel_bench_callable)
+    told = _ask(q)
+    if getattr(told.stage2, "func", None) in (_flydsl_v2_stage2_wrapper, _mxfp4_a4w4_stage2_fw):
+        _mxfp4_scale_u8(w2_scale)
+    return launch(call, q.a, told, kernel_bench_callable)
+
+
+@functools.lru_cache(maxsize=2048)
+def _mxfp4_scale_u8(scale: Tensor | None) -> Tensor | None:
+    """What FlyDSL is given of e8m0 scales. As AITER's it keeps each tensor for as long as the process lives."""
+    return None if scale is None else scale.view(torch.uint8)
 
 
 _operator = operator(fused_moe_)

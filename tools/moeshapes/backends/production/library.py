@@ -10,8 +10,13 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-_TILE_WARNINGS = ("aiter.ops.flydsl.moe_kernels", "_warn_tile_override")
-"""FlyDSL says once a process that it runs another tile than is named."""
+_OTHER_CACHES = {
+    "aiter.ops.flydsl.moe_kernels": "_warn_tile_override",
+    "aiter.fused_moe": "_mxfp4_scale_u8",
+}
+"""Caches that not every AITER has. FlyDSL says once a process that it runs another tile than is named; and of the last
+2048 tensors whose bytes it was given, weights among them, none is given back.
+"""
 
 
 @dataclass(frozen=True)
@@ -46,13 +51,14 @@ class Library:
             self._forget()
 
     def _forget(self) -> None:
-        """The three caches that hide a change of tables (contract 1.4), and which warnings were given."""
+        """The three caches that hide a change of tables (contract 1.4), the warnings given, and the tensors held."""
         self.core.AITER_CONFIGS.get_config_file.cache_clear()
         self.fused_moe.cfg_2stages = None  # type: ignore[attr-defined]
         self.fused_moe.get_2stage_cfgs.cache_clear()
-        warned = getattr(sys.modules.get(_TILE_WARNINGS[0]), _TILE_WARNINGS[1], None)
-        if warned is not None:
-            warned.cache_clear()
+        for module, name in _OTHER_CACHES.items():
+            cached = getattr(sys.modules.get(module), name, None)
+            if cached is not None:
+                cached.cache_clear()
 
 
 def load() -> Library:
