@@ -9,6 +9,7 @@ from moeshapes.findings import Place
 from moeshapes.lint import tuned_files_in
 from moeshapes.repository import load_declarations
 from moeshapes.rules import lint_rows
+from moeshapes.select import pairing
 from moeshapes.select.pairing import APART, FUSED, ONE_KERNEL, WHOLE, Offer, offers, why_not_paired
 from moeshapes.select.profile import Profile, Timed, read_profile
 from moeshapes.select.wanted import Wanted
@@ -161,6 +162,21 @@ def test_kernels_that_a_policy_denies_do_not_hide_the_others(tmp_path: Path) -> 
     (offer,) = offered(profile, declarations, top=1)
     assert [each.row.kernel1 for each in offer.candidates] == [STAGE1]
     assert sum(offer.refused.values()) == len(denied)
+
+
+def test_kernels_that_computed_nothing_do_not_hide_the_others(
+    declarations: Declarations, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dump of candidates has those too that the tuner refused, fast as they are."""
+    monkeypatch.setattr(pairing, "MOST_TRIED", 4)
+    wrong = [f"{STAGE1.removesuffix('_w2')}_w{w}" for w in (1, 3, 4)]
+    lines = [kernel_line("stage1", name, n, err="1.0") for n, name in enumerate(wrong, 1)]
+    lines += [kernel_line("stage2", f"{STAGE2}_persist", 1, err="100.0%"), kernel_line("stage2", STAGE2, 4)]
+    lines += [kernel_line("stage1", STAGE1, 9)]
+    profile = read_profile(write_profile(tmp_path / "p.csv", *lines), "p.csv")
+    (offer,) = offered(profile, declarations, top=1)
+    assert [(each.row.kernel1, each.row.kernel2) for each in offer.candidates] == [(STAGE1, STAGE2)]
+    assert offer.refused == {"MOE163 err-too-high": 4}
 
 
 def test_one_kernel_of_both_stages_stands_alone(tmp_path: Path) -> None:

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from itertools import islice
 
 from moeshapes.expand import Declarations
-from moeshapes.findings import Place
+from moeshapes.findings import Finding, Place
 from moeshapes.kernel_name import KernelName, parse
 from moeshapes.row import Key, TunedRow
 from moeshapes.rule import Severity
 from moeshapes.rules import lint_row
+from moeshapes.rules.errors import TOO_HIGH
 from moeshapes.rules.throughput import throughput_cells
 from moeshapes.select.profile import ONE_STAGE_OF_BF16, STAGE1, STAGE2, Profile, Timed
 
@@ -153,14 +154,22 @@ def _sound(kernels: Sequence[Timed], declarations: Declarations, refused: Counte
     """Kernels that are refused whatever they are paired with would hide the others behind them."""
     kept = []
     for timed in kernels:
-        row = _row(timed, None) if timed.stage != STAGE2 else _row(None, timed)
-        found = [each for each in lint_row(row, declarations) if each.rule.severity is Severity.ERROR]
-        column = "kernelName2" if timed.stage == STAGE2 else "kernelName1"
-        own = [each for each in found if each.rule.id.startswith(_KERNEL_RULES) and column in each.message]
+        own = _own_faults(timed, declarations)
         refused.update(f"{each.rule.id} {each.rule.name}" for each in own[:1])
         if not own:
             kept.append(timed)
     return kept
+
+
+def _own_faults(timed: Timed, declarations: Declarations) -> list[Finding]:
+    """What lint has against the kernel itself, or its error: tuners keep the times of those that compute nothing."""
+    stage, half = (2, _row(None, timed)) if timed.stage == STAGE2 else (1, _row(timed, None))
+    found = (each for each in lint_row(half, declarations) if each.rule.severity is Severity.ERROR)
+    return [
+        each
+        for each in found
+        if (each.rule.id.startswith(_KERNEL_RULES) and f"kernelName{stage}" in each.message) or each.rule is TOO_HIGH
+    ]
 
 
 def _alone(kernels: Iterable[Timed]) -> Iterator[Candidate]:
