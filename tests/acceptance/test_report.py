@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
 import pytest
 
 from process import run_moeshapes, run_python
+from pull_requests import commit, make_origin
 from report_samples import pull_request
 from serving_samples import MOE, sglang, trace, vllm, write_lines
+from small_repository import TABLE, tuned_line
+from table_text import text
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +61,26 @@ def test_what_cannot_be_reported_is_said_in_a_line(repository: Path, arguments: 
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["check", "gate", "keys", "report", "page"])
+def test_a_table_whose_name_is_not_utf_8_takes_no_command_down(tmp_path: Path, command: str) -> None:
+    """Nothing declares its name, which `check` says, and a line of it cannot be read."""
+    change = make_origin(tmp_path, tuned_line(8)).clone()
+    table = os.fsencode(change.root / TABLE).replace(b"tiny", b"\xff")
+    Path(os.fsdecode(table)).write_bytes(text(tuned_line(1)) + b"\xff\n")
+    commit(change.root)
+    link = ("--link", "https://e.example/{commit}/{file}#L{line}")
+    base = ("--base", "origin/main")
+    arguments = {
+        "gate": ("gate", *base),
+        "report": ("report", *base, *link),
+        "page": ("report", "--format", "html", "--output", "page.html", *link),
+    }
+    done = run_moeshapes(*arguments.get(command, (command,)), cwd=change.root)
+    assert done.returncode in (0, 1), done.stderr
+    shown = (change.root / "page.html").read_text(encoding="utf-8") if command == "page" else done.stdout
+    assert "_tuned_fmoe.csv" in shown
 
 
 def test_a_base_install_is_told_what_to_install(repository: Path) -> None:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
 
 from fuzz.invariants import check_markdown, check_page, tags_of
-from moeshapes.claim import judged_uses
+from moeshapes.claim import Claim, judged_uses
 from moeshapes.deployment import deployments
 from moeshapes.expand import Declarations
 from moeshapes.family import read_families
-from moeshapes.record import RECORDS, parse_record
-from moeshapes.record_name import file_name, folder_name
+from moeshapes.findings import Place
+from moeshapes.record import parse_record
 from moeshapes.report.evidence import Evidence
 from moeshapes.report.gather import coverages_of
 from moeshapes.report.links import Links
@@ -31,7 +32,7 @@ from moeshapes.statement import Statement
 from moeshapes.use import Use
 from report_samples import FASTER, SLOWER, record, speed
 from serving_samples import sglang
-from small_repository import tuned_row, write_small_repository
+from small_repository import TABLE, tuned_row, write_small_repository
 from table_text import write
 
 LINKS = Links("https://example.com/blob/{commit}/{file}#L{line}", "0123456789")
@@ -55,11 +56,10 @@ class Workbench:
 
     @cached_property
     def proven(self) -> tuple[TunedRow, Use, str]:
-        """A row, its use, and where its record stands."""
-        row = tuned_row(8)
+        """A row that ships, its use, and where its record stands."""
+        row = replace(tuned_row(8), place=Place(TABLE, 2))
         (use,) = judged_uses(row, self.declarations)
-        table = "tiny_tuned_fmoe.csv"
-        return row, use, f"{RECORDS}/{folder_name(table)}/{file_name(row.key, row.launch(), use)}"
+        return row, use, Claim(row, use).path
 
     @cached_property
     def record(self) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from random import Random
 from typing import Any
@@ -46,6 +47,9 @@ HOSTILE = (
     ),
     *("[" * 200, "{" * 200, "a" * 5000, "__proto__", "", " ", "null", "true"),
 )
+NUMBERS = (b"0", b"-1", b"1e-320", b"1e-17", b"1e17", b"1e308", b"1e999", b"9" * 19, b"9" * 400)
+"""What can be read and not be reckoned with, as JSON, YAML and tables spell it."""
+_NUMBER = re.compile(rb"(?<![\w.-])-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.])")
 _VALUES: tuple[object, ...] = (
     *(None, True, False, 0, -1, 1 << 63, 10**400, 1e308, -1e308, 5e-324, float("nan"), float("inf"), "", [], {}),
     *([[]], {"": None}, "\ud800", "9" * 400, *HOSTILE),
@@ -138,4 +142,13 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
     return found
 
 
-_MUTATIONS = (_insert, _insert, _bytes, _cut, _repeat, _splice, _structure, _structure)
+def _number(data: bytes, others: Sequence[bytes], random: Random) -> bytes:
+    """A number that stands by itself, in the place of another."""
+    numbers = list(_NUMBER.finditer(data))
+    if not numbers:
+        return _insert(data, others, random)
+    start, end = random.choice(numbers).span()
+    return data[:start] + random.choice(NUMBERS) + data[end:]
+
+
+_MUTATIONS = (_number, _insert, _insert, _bytes, _cut, _repeat, _splice, _structure, _structure)

@@ -25,6 +25,7 @@ from moeshapes.generate import derived_tables
 from moeshapes.importer import import_file
 from moeshapes.keys import check_keys
 from moeshapes.log_line import Lookup, parse_log_line, parse_printed_key
+from moeshapes.report.evidence import Evidence
 from moeshapes.repository import parse_declarations
 from moeshapes.rules import lint_rows
 from moeshapes.table import Table, parse_table, read_tuned_rows, read_untuned_rows
@@ -113,8 +114,9 @@ def record(data: bytes, bench: Workbench) -> None:
             check_findings(of_new_row(claim, after, before, judge, replaces=True))
             check_findings(of_old_row(claim, after, before, judge))
     bench.check_reports([row])
-    bench.remove(path)
     assert said or attestations.faults
+    assert (said and said.record) == Evidence(bench.root).of(row, use), "no report has the record"
+    bench.remove(path)
 
 
 def log_line(data: bytes, bench: Workbench) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from fuzz.bench import Workbench
+from fuzz.corpus import CORPUS
+from fuzz.mutate import NUMBERS
+from fuzz.targets import TARGETS
 from moeshapes.adopt import adopt
 from moeshapes.findings import Finding, Place, printable, render
 from moeshapes.importer import import_file
@@ -69,6 +73,21 @@ def test_numbers_that_are_no_floats_are_no_times(tmp_path: Path) -> None:
     spoiled = read_trace(write(tmp_path / "a.json", json.dumps(events).encode()))
     assert isinstance(sound, Trace)
     assert spoiled == sound
+
+
+NUMBERS_OF_RECORDS = ("ratio", "low", "high", "us", "other_us", "clock_mhz", "over_limit", "floor", "spread", "memory")
+
+
+@pytest.mark.parametrize("name", NUMBERS_OF_RECORDS)
+def test_no_number_of_a_record_takes_the_reports_of_all_others_away(bench: Workbench, name: str) -> None:
+    """Beyond a float's range, and so near to nothing that 1 less is 1 less than nothing."""
+    sound = [(CORPUS / "record" / f"{seed}.json").read_text(encoding="utf-8") for seed in ("proven", "fail")]
+    found = [match for text in sound for match in re.finditer(rf'"{name}": (?:\[\s*)?(-?[\d.e-]+|"inf")', text)]
+    assert found
+    for match in found:
+        for number in NUMBERS:
+            planted = f"{match.string[: match.start(1)]}{number.decode()}{match.string[match.end(1) :]}"
+            TARGETS["record"](planted.encode(), bench)
 
 
 def write_trace(folder: Path) -> str:

@@ -17,6 +17,10 @@ def test_a_file_cannot_leave_its_part_of_the_url() -> None:
     assert url == "https://github.com/o/r/blob/abc/%22%3E%3Cscript%3E%7Bline%7D%23%3F.csv#L3"
 
 
+def test_a_name_that_is_not_utf_8_is_linked_byte_for_byte() -> None:
+    assert Links(TEMPLATE, "abc").of(Place("\udcff.csv", 3)) == "https://github.com/o/r/blob/abc/%FF.csv#L3"
+
+
 @pytest.mark.parametrize("file", ["/etc/passwd", "../x.csv"])
 def test_what_is_outside_has_none(file: str) -> None:
     assert Links(TEMPLATE, "abc").of(Place(file, 1)) == ""

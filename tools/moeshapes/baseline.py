@@ -95,5 +95,5 @@ def _texts(tables: Iterable[Table]) -> Mapping[tuple[str, int], bytes]:
 
 def _fingerprint(finding: Finding, texts: Mapping[tuple[str, int], bytes]) -> Fingerprint:
     place = finding.place
-    text = texts.get((place.file, place.line), finding.message.encode())
+    text = texts.get((place.file, place.line), finding.message.encode(errors="surrogatepass"))
     return Fingerprint(finding.rule.id, place.file, hashlib.sha256(text.rstrip()).hexdigest()[:16])

@@ -134,7 +134,11 @@ def _is_integer(_: object, value: object) -> bool:
 
 
 def _is_number(checker: object, value: object) -> bool:
-    return _is_integer(checker, value) or (isinstance(value, float) and math.isfinite(value))
+    """One that can be reckoned with: JSON may write whole numbers that are beyond any float."""
+    try:
+        return (_is_integer(checker, value) or isinstance(value, float)) and math.isfinite(value)  # type: ignore[arg-type]
+    except OverflowError:
+        return False
 
 
 def _complaints(error: _Error) -> _Complaints:

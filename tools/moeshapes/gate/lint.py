@@ -71,12 +71,16 @@ def _text_errors(families: Mapping[str, Family]) -> Iterator[tuple[Finding, tupl
     That a table stands in a folder that it is not for is of its path.
     """
     tables = list(chain.from_iterable(family.tuned.values() for family in families.values()))
-    yield from ((finding, (finding.rule.id, finding.place.file.encode())) for finding in misplacements(tables))
+    yield from (
+        (finding, (finding.rule.id, finding.place.file.encode(errors="surrogatepass")))
+        for finding in misplacements(tables)
+    )
     for table in tables:
         errors = [finding for finding in table.findings if finding.rule.severity is Severity.ERROR]
         lines = _texts(table) if errors else {}
         for finding in errors:
-            yield finding, (finding.rule.id, lines.get(finding.place.line, finding.message.encode()))
+            message = finding.message.encode(errors="surrogatepass")  # it may name a file whose name is not UTF-8
+            yield finding, (finding.rule.id, lines.get(finding.place.line, message))
 
 
 def _texts(table: Table) -> Mapping[int, bytes]:

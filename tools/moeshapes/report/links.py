@@ -38,4 +38,5 @@ class Links:
         """The URL of a place; empty where there is no template, or the file is outside the repository."""
         if not self.template or place.file.startswith(("/", "..")):
             return ""
-        return self.with_commit.replace("{file}", quote(place.file)).replace("{line}", str(place.line))
+        file = quote(place.file, errors="surrogateescape")  # whose name need not be UTF-8
+        return self.with_commit.replace("{file}", file).replace("{line}", str(place.line))

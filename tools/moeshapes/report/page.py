@@ -44,8 +44,9 @@ def render_page(proofs: Sequence[Proof], coverages: Sequence[Coverage], links: L
 
 
 def embedded(value: Any) -> Markup:
-    """JSON that may stand in a script element."""
-    return Markup(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).translate(_ESCAPES))
+    """JSON that may stand in a script element. Halves of characters, as names of files may have, become `?`."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).translate(_ESCAPES)
+    return Markup(text.encode(errors="replace").decode())
 
 
 def _source(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, log
+from math import prod
 from typing import Any
 
 BASELINE, REPLACED = "baseline", "replaced"
@@ -32,6 +32,7 @@ class Pass:
     """One process's captures: the row's time over the other arm's, and both times in microseconds a call."""
 
     verdict: str
+    ratio: float
     change: Change
     us: float
     other_us: float
@@ -53,7 +54,7 @@ class Comparison:
     def change(self) -> Change:
         """The geometric mean of the passes' ratios, and the hull of their intervals: no pass is argued away."""
         changes = [one.change for one in self.passes]
-        mean = exp(sum(log(1 + change.centre) for change in changes) / len(changes))
+        mean = prod(one.ratio ** (1 / len(changes)) for one in self.passes)
         return Change.of_ratio(mean, *(1 + end for end in _hull(changes)))
 
     @property
@@ -103,11 +104,10 @@ def _comparison(facts: Mapping[str, Any]) -> Comparison:
 
 
 def _pass(facts: Mapping[str, Any]) -> Pass:
-    change = Change.of_ratio(facts["ratio"], facts["low"], facts["high"])
-    low, high = facts["clock_mhz"]
-    return Pass(
-        facts["verdict"], change, facts["us"], facts["other_us"], len(facts["ratios"]), facts["dropped"], (low, high)
-    )
+    ratio, (low, high) = facts["ratio"], facts["clock_mhz"]
+    change = Change.of_ratio(ratio, facts["low"], facts["high"])
+    times = facts["us"], facts["other_us"]
+    return Pass(facts["verdict"], ratio, change, *times, len(facts["ratios"]), facts["dropped"], (low, high))
 
 
 def _hull(changes: Sequence[Change]) -> tuple[float, float]:
