@@ -423,6 +423,34 @@ def test_weights_that_are_nan_are_refused(read: Callable[..., Layer]) -> None:
         read(sample.having(**{f"{gate}.weight".replace(".", "__"): broken}), alone("fp8_token"))
 
 
+GPT_OSS: dict[str, Any] = {"bias": True, "interleave": True, "activation": Activation("swiglu")}
+
+
+@pytest.mark.parametrize(
+    ("sample", "what", "name"),
+    [
+        (checkpoints.deepseek_v3(), alone("fp8_block"), "post_attention_layernorm.weight"),
+        (checkpoints.deepseek_v3(), alone("fp8_block"), "mlp.gate.weight"),
+        (checkpoints.deepseek_v3(), alone("fp8_block"), "mlp.gate.e_score_correction_bias"),
+        (checkpoints.gpt_oss(), alone("a8w4", **GPT_OSS), "mlp.router.bias"),
+        (checkpoints.gpt_oss(), alone("a8w4", **GPT_OSS), "mlp.experts.gate_up_proj_bias"),
+        (checkpoints.gpt_oss(), alone("a8w4", **GPT_OSS), "mlp.experts.down_proj_bias"),
+        (checkpoints.qwen3_5(), problem("bf16"), "mlp.shared_expert_gate.weight"),
+        (checkpoints.kimi_k3(), alone("a4w4", model_dim=LATENT), "block_sparse_moe.routed_expert_down_proj.weight"),
+    ],
+)
+@pytest.mark.parametrize("spoilt", [torch.nan, torch.inf])
+def test_what_stands_beside_the_weights_is_finite_too(
+    sample: Sample, what: Problem, name: str, spoilt: float, read: Callable[..., Layer]
+) -> None:
+    """What a kernel makes of such tokens would be held against the kernel."""
+    assert read(sample, what).problem == what
+    broken = sample[name].clone()
+    broken.view(-1)[-1] = spoilt
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        read(sample.having(**{name.replace(".", "__"): broken}), what)
+
+
 # --- experts
 
 

@@ -67,6 +67,13 @@ def test_a_fact_that_nothing_tells_is_not_guessed() -> None:
         {"topk_group": 0},
         {"n_group": 4.0},
         {"topk_group": [1]},
+        {"n_group": 10**4000},
+        {"routed_scaling_factor": 0},
+        {"routed_scaling_factor": -2.5},
+        {"routed_scaling_factor": float("nan")},
+        {"routed_scaling_factor": float("inf")},
+        {"routed_scaling_factor": 1e39},
+        {"routed_scaling_factor": 10**4000},
     ],
 )
 def test_a_fact_of_no_known_form_is_found(change: dict[str, Any]) -> None:

@@ -66,6 +66,8 @@ def test_a_problem_is_the_layers_by_its_widths_and_counts(
         ),
         ({"bias": True}, 0, "bias declared, but the checkpoint has none"),
         ({"topk": EXPERTS + 2}, 0, "9 routed slots declared for 8 experts"),
+        ({"topk": EXPERTS // 2 + 1}, 0, ""),
+        ({"topk": EXPERTS // 2 + 2}, 0, "5 routed slots declared; the router keeps 4 experts of 2 groups"),
     ],
 )
 def test_why_a_problem_of_the_layer_has_not_its_weights(

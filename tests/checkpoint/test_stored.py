@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 import checkpoints
-from checkpoints import EXPERTS, HIDDEN, INTER, LATENT, Sample
+from checkpoints import EXPERTS, HIDDEN, INTER, LATENT, TOPK, Sample
 from moeshapes.checkpoint.fault import CheckpointError
 from moeshapes.checkpoint.index import INDEX, open_index
 from moeshapes.checkpoint.layouts import LAYOUTS
@@ -134,6 +135,12 @@ def test_a_tensor_of_another_shape_is_found(
     found = faults(sample.having(**{name: tensor}))
     assert {finding.rule.name for finding in found} == {"tensor-form"}
     assert any(expected in finding.message for finding in found)
+
+
+@pytest.mark.parametrize("table", [torch.zeros(TOPK), torch.zeros(0, TOPK), torch.zeros(9, 0), torch.zeros(9, TOPK, 1)])
+def test_a_table_that_sends_no_token_anywhere_is_found(table: Tensor, faults: Callable[..., list[Finding]]) -> None:
+    (finding,) = faults(checkpoints.deepseek_v4(hashed=True).having(ffn__gate__tid2eid=table.long()))
+    assert "expected whole numbers, one row a token" in finding.message
 
 
 def test_experts_of_unlike_widths_are_found(faults: Callable[..., list[Finding]]) -> None:

@@ -29,9 +29,14 @@ def fitted(parts: Sequence[Quantised | Tensor], rows: int, k: int, spec: Spec) -
     if len(native) == len(parts) and _share_scales(native):
         return _stacked([_padded(part, rows, k) for part in native]), False
     values = torch.cat([padded(_values(part)[:, :k], rows, k) for part in parts])
+    return quantise_weight(finite(values), spec), True
+
+
+def finite(values: Tensor) -> Tensor:
+    """The values themselves. Raises ValueError where one is NaN or infinite."""
     if not values.isfinite().all():
         raise ValueError(_NOT_FINITE)
-    return quantise_weight(values, spec), True
+    return values
 
 
 def _is_finite(part: Quantised) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from moeshapes.checkpoint.fitting import fitted
+from moeshapes.checkpoint.fitting import finite, fitted
 from moeshapes.checkpoint.index import open_index
 from moeshapes.checkpoint.reader import Reader, padded, read_matrix
 from moeshapes.checkpoint.router import Router
@@ -120,7 +120,7 @@ class _Assembly:
         if not self.problem.bias:
             return None
         own = self.share.experts
-        stored = self.reader.read(self.stored.tensors[name], slice(own.start, own.stop)).float()
+        stored = finite(self.reader.read(self.stored.tensors[name], slice(own.start, own.stop)).float())
         return padded(read(stored), self.problem.expert, width).to(device)
 
     def _bias1(self, stored: Tensor) -> Tensor:
@@ -136,7 +136,7 @@ class _Assembly:
     def _router(self, device: torch.device) -> Router:
         names = ("norm", "router", "router_bias", "correction", "shared_gate", "latent")
         entries = {name: self.stored.tensors[name] for name in names if name in self.stored.tensors}
-        tensors = {name: self.reader.read(entry).float().to(device) for name, entry in entries.items()}
+        tensors = {name: finite(self.reader.read(entry).float()).to(device) for name, entry in entries.items()}
         experts = len(self.stored.experts)
         if "table" in self.stored.tensors:
             table = self.reader.read(self.stored.tensors["table"]).long()

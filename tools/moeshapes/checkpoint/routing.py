@@ -27,6 +27,7 @@ _FIXED: Mapping[str, Mapping[str, Any]] = {
 }
 """What transformers' code of a model type fixes and its config need not say. gpt-oss takes the softmax of the top-k,
 which is that of all, renormalised."""
+_LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127
 _ZERO_CENTRED = frozenset({"qwen3_next", "qwen3_5_moe", "qwen3_5_moe_text"})
 """Model types whose RMSNorm multiplies by 1 + weight."""
 
@@ -53,8 +54,12 @@ def routing_of(index: Index, experts: int) -> tuple[Routing | None, list[Finding
     renormalise = reader.value(_RENORMALISE, bool, None)
     scaling = reader.value(_SCALING, (int, float), 1.0)
     groups, kept = (reader.value(names, int, 1) for names in (_GROUPS, _GROUPS_KEPT))
+    if not 0 < scaling <= _LARGEST_FLOAT32:
+        reader.report(f"`{_SCALING[0]}` is `{str(scaling)[:40]}`: no weight can be scaled by it")
     if not reader.findings and (groups < 1 or experts % groups or not 1 <= kept <= groups):
-        reader.report(f"{kept} of {groups} groups of {experts} experts are no choice of equal groups")
+        reader.report(
+            f"{str(kept)[:40]} of {str(groups)[:40]} groups of {experts} experts are no choice of equal groups"
+        )
     if reader.findings:
         return None, reader.findings
     zero_centred = bool(_ZERO_CENTRED & set(reader.model_types))

@@ -44,6 +44,9 @@ def why_not(layer: StoredLayer, problem: Problem, rank: int) -> str:
     slots = problem.topk - problem.shared_experts
     if slots > len(layer.experts):
         return f"{slots} routed slots declared for {len(layer.experts)} experts"
+    routing = layer.routing
+    if slots > (kept := len(layer.experts) // routing.groups * routing.groups_kept):
+        return f"{slots} routed slots declared; the router keeps {kept} experts of {routing.groups_kept} groups"
     return ""
 
 

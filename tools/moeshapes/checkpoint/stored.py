@@ -244,7 +244,7 @@ def _misshapen_tensors(layer: StoredLayer) -> Iterator[tuple[Entry, str]]:
         if entry is not None and (entry.shape != shape or entry.dtype not in PLAIN):
             yield entry, f"floats {list(shape)}"
     table = layer.tensors.get("table")
-    if table is not None and (len(table.shape) != 2 or not table.dtype.startswith("I")):
+    if table is not None and (len(table.shape) != 2 or 0 in table.shape or not table.dtype.startswith("I")):
         yield table, "whole numbers, one row a token of the vocabulary"
     if "latent" not in layer.tensors and layer.width != layer.hidden:
         yield layer.tensors["router"], f"[{experts}, {layer.width}]: experts are that wide"
