@@ -181,6 +181,8 @@ def test_kinds_follow_names_then_columns() -> None:
     assert parse_table(untuned, "rows.csv").kind is Kind.UNTUNED
     assert parse_table(text(line()), "rows.csv").kind is Kind.TUNED
     assert parse_table(text(line()), "a_tuned_fhmoe.csv").kind is Kind.OTHER
+    assert parse_table(text(line()), "a_fhmoe_tuned_fmoe.csv").kind is Kind.TUNED
+    assert parse_table(text(line()), "a_fhmoe_untuned_fmoe.csv").kind is Kind.OTHER
 
 
 def test_untuned_rows_render_as_aiter_lays_them_out() -> None:

@@ -201,6 +201,28 @@ def test_text_errors_block_where_they_are_new(tmp_path: Path) -> None:
     assert [finding.place.line for finding in judged(change).findings] == [4, 5]
 
 
+@pytest.mark.parametrize("header", ["us,{}", "{}\t", "{}\xff"])
+def test_a_table_that_cannot_be_read_takes_no_new_row_in(tmp_path: Path, header: str) -> None:
+    origin = make_origin(tmp_path, tuned_line(8), proven=[8])
+    columns, _, row = text(tuned_line(16)).partition(b"\n")
+    old = header.encode("latin-1").replace(b"{}", columns) + b"\n" + row
+    write(origin.root / FORMER, old)
+    commit(origin.root)
+    change = origin.clone()
+    assert found(change) == []
+    (change.root / FORMER).rename(change.root / FORMER.replace("former", "later"))
+    assert found(change) == []
+    write(change.root / FORMER, old + row)
+    (change.root / FORMER.replace("former", "later")).unlink()
+    assert set(names([each for each in judged(change).findings if each.place.line == 1]))
+
+
+@pytest.mark.parametrize("name", ["x_fhmoe_tuned_fmoe.csv", "grouped_fmoe_tuned_fmoe.csv"])
+def test_a_table_that_aiter_merges_is_judged_whatever_its_name(origin: Origin, name: str) -> None:
+    change = origin.clone().table(tuned_line(1), table=TABLE.replace("tiny_tuned_fmoe.csv", name))
+    assert found(change) == ["unproven-row"]
+
+
 def test_a_table_in_the_folder_of_the_other_backend_blocks_where_it_is_new(tmp_path: Path) -> None:
     origin = make_origin(tmp_path, tuned_line(8), proven=[8])
     amd = {"gfx": "gfx950", "cu_num": "256"}
@@ -280,6 +302,54 @@ def test_a_use_that_is_declared_otherwise_loses_its_records(origin: Origin) -> N
     assert f"moeshapes verify {TABLE}" in findings[0].next_step
     assert judged(change).unproven == 1
     assert found(change.prove()) == []
+
+
+def test_a_deployment_that_is_renamed_loses_its_records(origin: Origin) -> None:
+    change = origin.clone()
+    (change.root / "shapes/tiny/tp2.yaml").rename(change.root / "shapes/tiny/renamed.yaml")
+    (finding,) = (each for each in judged(change).findings if each.rule.name == "use-changed")
+    assert finding.message == (
+        "1 row has a record under `tiny/tp2#target` as origin/main declared it, "
+        "and none under `tiny/renamed#target`, as it is now"
+    )
+    assert "use-changed" not in found(change.prove())
+
+
+@pytest.mark.parametrize("how", ["declared otherwise", "renamed"])
+@pytest.mark.parametrize("kernel", [{}, {"kernelName2": OTHER}], ids=["the same row", "a changed row"])
+def test_a_use_that_changes_with_its_evidence_is_compared_with_what_it_was(
+    origin: Origin, how: str, kernel: dict[str, str]
+) -> None:
+    change = origin.clone().table(tuned_line(8, **kernel))
+    if how == "renamed":
+        (change.root / "shapes/tiny/tp2.yaml").rename(change.root / "shapes/tiny/renamed.yaml")
+    else:
+        change.file("models/tiny.yaml", MODEL.replace("activation: silu", "activation: silu, swiglu_limit: 7"))
+    change.prove(over_limit=0.9, deterministic=False)
+    assert {"less-accurate", "determinism-lost"} <= set(found(change))
+    (finding,) = (each for each in judged(change.prove(**NAN)).findings if each.rule.name == "failed-row")
+    assert finding.message.endswith("; in origin/main it was proven")
+
+
+def test_a_second_use_is_none_that_the_base_had(origin: Origin) -> None:
+    second = SHAPE.replace("moe:", "env: {AITER_X: 1}\nmoe:")
+    change = origin.clone().file("shapes/tiny/tp2-other.yaml", second).prove(**NAN, edit=_passes_under_the_first)
+    assert [name for name in found(change) if name != "new-gap"] == ["old-row-fails"]
+
+
+def _passes_under_the_first(made: dict[str, Any]) -> None:
+    if made["use"]["id"] == "tiny/tp2#target":
+        made.update(status="proven", reasons=[])
+        made["numerics"]["counts"]["8"].update(bad_values=0, over_limit=0.41, block_over_limit=0.3)
+
+
+def test_an_older_record_takes_no_newer_ones_place(tmp_path: Path) -> None:
+    change = make_origin(tmp_path, tuned_line(8), proven=[8], **NAN).clone()
+    change.prove(edit=lambda made: made.update(time="2026-11-29T23:59:59+00:00"))
+    (finding,) = judged(change).findings
+    assert finding.rule.name == "evidence-removed"
+    assert "is of 2026-11-29T23:59:59+00:00, older than the base's of 2026-11-30T" in finding.message
+    assert found(change.prove(edit=lambda made: made.update(time="2026-12-01T00:00:00+00:00"))) == []
 
 
 def test_a_use_that_was_never_proven_loses_nothing(tmp_path: Path) -> None:
@@ -383,6 +453,14 @@ def test_hostile_files_change_nothing_but_their_own_finding(origin: Origin) -> N
     (folder / f"{'2' * 20}-\x1b[2J-gfx950-256.json").write_text("{}")
     (change.root / RECORDS / "out").symlink_to("/")
     assert found(change.prove(1)) == ["bad-record"]
+
+
+def test_records_that_stand_elsewhere_block(origin: Origin) -> None:
+    change = origin.clone()
+    (change.root / RECORDS).rename(change.root / "elsewhere")
+    (change.root / RECORDS).symlink_to("../elsewhere")
+    (finding,) = judged(change).findings
+    assert (finding.rule.name, finding.place.file) == ("linked-folder", RECORDS)
 
 
 def test_a_faster_row_that_passes(origin: Origin) -> None:

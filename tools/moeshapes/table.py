@@ -222,6 +222,8 @@ class _Form:
 def _kind_of(name: str, header: Sequence[str]) -> Kind:
     """By the file's name, as AITER does; by its columns where the name does not tell."""
     base = name.replace("\\", "/").rpartition("/")[2]
+    if "tuned_fmoe" in base and "untuned" not in base:  # AITER merges it, whatever else the name says
+        return Kind.TUNED
     if "fhmoe" in base or "grouped_fmoe" in base:
         return Kind.OTHER
     if "untuned" in base:

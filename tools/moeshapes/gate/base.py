@@ -87,6 +87,7 @@ class Base:
         top = self._git.whole.directory
         return path.relative_to(top).as_posix() if top in path.parents else ""
 
+    @cached_property
     def declarations(self) -> tuple[Declarations, list[Finding]]:
         """What it declared, and a finding a file that has errors."""
         files = self._git.files(self.commit, (MODELS, SHAPES))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from moeshapes.claim import Claim, claims_of, records_by_name
-from moeshapes.expand import Declarations
+from moeshapes.claim import Claim, judged_uses, records_by_name
 from moeshapes.findings import Finding, has_errors
 from moeshapes.gate.attestation import Attestations
 from moeshapes.gate.base import Base
@@ -19,6 +18,7 @@ from moeshapes.row import TunedRow
 from moeshapes.row_diff import RowDiff
 from moeshapes.rule import Rule, Severity
 from moeshapes.statement import EMULATED, Statement
+from moeshapes.use import Use
 
 UNPROVEN = Rule(
     "MOE501", "unproven-row", Severity.ERROR,
@@ -80,12 +80,26 @@ class Evidence:
 
     def _compared(self) -> Iterator[Claim]:
         """What the base claimed of rows that are replaced, and of those whose record changed."""
-        for row, before in self.replaced.items():
-            yield from (Claim(before, claim.use) for claim in self.tree.claims.get(row, ()))
-        yield from (claim for row in self.old for claim in self.tree.claims[row] if self._is_touched(claim))
+        for row in self.replaced:
+            yield from map(self._former, self.tree.claims.get(row, ()))
+        touched = (claim for row in self.old for claim in self.tree.claims[row] if self._is_touched(claim))
+        yield from map(self._former, touched)
 
     def _is_touched(self, claim: Claim) -> bool:
         return claim.among(self.tree.records) in self.touched
+
+    def _former(self, claim: Claim) -> Claim:
+        """What the base claimed in its place: of the row that was there, under the use as it was declared there.
+
+        A use that was declared otherwise has the same id; one that was renamed says the same but for it.
+        """
+        row = self.replaced.get(claim.row, claim.row)
+        declared = () if self.base.declares_the_same else judged_uses(row, self.base.declarations[0])
+        if not declared or claim.use in declared:
+            return Claim(row, claim.use)
+        gone = [use for use in declared if all(use != each.use for each in self.tree.claims[claim.row])]
+        same = [use for use in gone if use.id == claim.use.id] or [use for use in gone if _renamed(use, claim.use)]
+        return Claim(row, next(iter(same), claim.use))
 
     def findings(self) -> Iterator[Finding]:
         """All that the records, or the lack of them, say against the change. Fills `proven` and `unproven`."""
@@ -110,15 +124,15 @@ class Evidence:
 
     def _of_new(self, row: TunedRow, claims: Iterable[Claim]) -> Iterator[Finding]:
         missing: list[Claim] = []
-        replaced = self.replaced.get(row)
+        replaces = row in self.replaced
         for claim in claims:
             path = claim.among(self.tree.records)
             said = self.attestations.at(path) if path else None
             if path is None or (said and said.status == EMULATED):
                 missing.append(claim)
             elif said:
-                before = self._of_base(Claim(replaced, claim.use)) if replaced else None
-                yield from of_new_row(claim, said, before, self.bench, replaces=replaced is not None)
+                before = self._of_base(self._former(claim)) if replaces else None
+                yield from of_new_row(claim, said, before, self.bench, replaces)
         if missing:
             yield self._unproven(row, missing)
 
@@ -138,9 +152,9 @@ class Evidence:
                 if former := claim.among(self._before):
                     yield self._removed(claim, f"its record {former} under `{claim.use.id}` is gone")
             elif path in self.touched and (said := self.attestations.at(path)):
-                before = self._of_base(claim)
-                if said.status == EMULATED and before and before.status != EMULATED:
-                    yield self._removed(claim, f"its record under `{claim.use.id}` says emulated, and did not before")
+                before = self._of_base(self._former(claim))
+                if how := _is_less(said, before):
+                    yield self._removed(claim, f"its record under `{claim.use.id}` {how}")
                 yield from of_old_row(claim, said, before, self.bench)
 
     def _removed(self, claim: Claim, what: str) -> Finding:
@@ -150,20 +164,33 @@ class Evidence:
         path = claim.among(self._before)
         return self._base_statement.get(path) if path else None
 
-    def changed_uses(self, declared: Declarations) -> Iterator[Finding]:
+    def changed_uses(self) -> Iterator[Finding]:
         """Uses that the base, which declared otherwise, had records of rows under that these are none of."""
-        lost: defaultdict[str, list[Claim]] = defaultdict(list)
-        for row in self.old:
-            before = {claim.use.id: claim for claim in claims_of(row, declared)}
-            for claim in self.tree.claims[row]:
-                had = before.get(claim.use.id)
-                if had and had.use != claim.use and claim.among(self.tree.records) is None and had.among(self._before):
-                    lost[claim.use.id].append(claim)
-        for use, claims in lost.items():
+        lost: defaultdict[tuple[str, str], list[Claim]] = defaultdict(list)
+        for claim in (claim for row in self.old for claim in self.tree.claims[row]):
+            had = self._former(claim)
+            if had.use != claim.use and claim.among(self.tree.records) is None and had.among(self._before):
+                lost[had.use.id, claim.use.id].append(claim)
+        for (former, use), claims in lost.items():
             place = min(each.place for each in self.tree.declarations.of_row(claims[0].row) if each.use.id == use)
             count = "1 row has a record" if len(claims) == 1 else f"{len(claims)} rows have records"
-            message = f"{count} under `{use}` as {self.bench.base} declared it, and none as it is now"
+            now = "as it is now" if use == former else f"under `{use}`, as it is now"
+            message = f"{count} under `{former}` as {self.bench.base} declared it, and none {now}"
             yield Finding(USE_CHANGED, place, message, claims[0].how_to_verify())
+
+
+def _renamed(use: Use, other: Use) -> bool:
+    return replace(use, deployment=other.deployment, block=other.block) == other
+
+
+def _is_less(said: Statement, before: Statement | None) -> str:
+    """How a record says less than the base's that it takes the place of; empty where it does not."""
+    if before is None:
+        return ""
+    if said.status == EMULATED != before.status:
+        return "says emulated, and did not before"
+    older = said.record["time"] < before.record["time"]
+    return f"is of {said.record['time']}, older than the base's of {before.record['time']}" if older else ""
 
 
 def _statement(content: bytes) -> Statement | None:

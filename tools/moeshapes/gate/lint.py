@@ -68,7 +68,8 @@ def _errors(rows: Iterable[TunedRow], declared: Declarations, sound: bool) -> li
 def _text_errors(families: Mapping[str, Family]) -> Iterator[tuple[Finding, tuple[str, bytes]]]:
     """The errors of tables, each with its rule and the text of its line, or the message where it is of no line.
 
-    That a table stands in a folder that it is not for is of its path.
+    That a table stands in a folder that it is not for is of its path. What keeps all rows of a table from being read is
+    of its whole content: of rows that are new there nothing else would be said.
     """
     tables = list(chain.from_iterable(family.tuned.values() for family in families.values()))
     yield from (
@@ -78,9 +79,10 @@ def _text_errors(families: Mapping[str, Family]) -> Iterator[tuple[Finding, tupl
     for table in tables:
         errors = [finding for finding in table.findings if finding.rule.severity is Severity.ERROR]
         lines = _texts(table) if errors else {}
+        unread = table.render() if lines and not any(line.sound for line in table.lines) else b""
         for finding in errors:
             message = finding.message.encode(errors="surrogatepass")  # it may name a file whose name is not UTF-8
-            yield finding, (finding.rule.id, lines.get(finding.place.line, message))
+            yield finding, (finding.rule.id, lines.get(finding.place.line, unread or message))
 
 
 def _texts(table: Table) -> Mapping[int, bytes]:

@@ -18,6 +18,8 @@ from moeshapes.gate.policy import POLICY, Policy, read_policy
 from moeshapes.gate.signers import allowed_signers
 from moeshapes.gate.tree import WorkingTree, read_tree
 from moeshapes.gate.verdict import Bench
+from moeshapes.linked_folder import linked_folders
+from moeshapes.record import RECORDS
 from moeshapes.row_diff import RowDiff, diff_rows
 from moeshapes.rule import Rule, Severity
 from moeshapes.rules.declared import UNDECLARED
@@ -71,7 +73,7 @@ def gate(
     waived = waive(of_rows, tree.rows, waivers)
     undeclared = [finding for finding in tree.findings if has_errors([finding])]
     collisions = key_faults(tree, base, configs, against)
-    of_files = (*undeclared, *faults, *unknown, *bad_waivers, *evidence.record_faults())
+    of_files = (*linked_folders(root, RECORDS), *undeclared, *faults, *unknown, *bad_waivers, *evidence.record_faults())
     findings = ordered((*of_files, *collisions, *others, *_one_a_cause(waived.findings)))
     return GateResult(tuple(findings), base.name, diff, len(evidence.proven), len(evidence.unproven), waived.count)
 
@@ -91,9 +93,9 @@ def _judged(tree: WorkingTree, base: Base, diff: RowDiff, evidence: Evidence) ->
     of_rows += errors_of_text(tree.families, base.families)
     if base.declares_the_same:
         return of_rows, list(new_gaps(tree, base, diff, tree.declarations)) if diff.removed else []
-    declared, faults = base.declarations()
+    declared, faults = base.declarations
     of_rows += errors_of_declarations(tree, diff, declared, sound=not faults)
-    return of_rows, [*faults, *evidence.changed_uses(declared), *new_gaps(tree, base, diff, declared)]
+    return of_rows, [*faults, *evidence.changed_uses(), *new_gaps(tree, base, diff, declared)]
 
 
 def _one_a_cause(findings: Sequence[Finding]) -> Iterator[Finding]:
