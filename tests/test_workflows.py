@@ -51,6 +51,16 @@ PLANTED = {
     "a token left": ("checks.yml", "persist-credentials: false", "persist-credentials: true", "leaves its token"),
     "a cache": ("verify-gpu.yml", "fetch-depth: 0", "cache: pip", "a cache that other runs read"),
     "no limit": ("unlabel.yml", "    timeout-minutes: 5\n", "", "no limit of time"),
+    "a tool within": ("gate.yml", "path: moeshapes", "path: change/moeshapes", "a checkout is within another"),
+    "a change around the tool": ("gate.yml", "          path: change\n", "", "a checkout is within another"),
+    "a change in the tool's place": ("gate.yml", "path: moeshapes", "path: change", "a checkout is within another"),
+    "a change's own pip": (
+        "gate.yml",
+        "        env:\n          TOOL:",
+        "        working-directory: change\n        env:\n          TOOL:",
+        "modules are found first",
+    ),
+    "no change": ("gate.yml", "        working-directory: change\n", "", "something else than the pull request"),
     "one's own machine": ("gate.yml", "runs-on: ubuntu-24.04", "runs-on: self-hosted", "no maintainer has labelled"),
 }
 

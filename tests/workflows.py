@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import yaml
@@ -26,6 +26,7 @@ def faults(name: str, text: str) -> list[str]:
         found += [*_of_job(name, workflow, job)]
         for step in job["steps"]:
             found += [*_of_step(workflow, job, step)]
+        found += _of_folders(job["steps"])
     return found
 
 
@@ -75,10 +76,29 @@ def _of_step(workflow: dict[str, Any], job: dict[str, Any], step: dict[str, Any]
     action, told = step.get("uses", ""), step.get("with", {})
     if action and not _PINNED.fullmatch(action):
         yield f"{action} is not pinned to a commit"
-    if action.startswith("actions/checkout@"):
+    if _is_checkout(step):
         yield from _of_checkout(workflow, job, told)
     if _is_privileged(workflow) and ("cache" in told or action.startswith("actions/cache")):
         yield "a cache that other runs read is written beside a pull request's code"
+
+
+def _of_folders(steps: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Where the tool may come from elsewhere, a pull request could put what it likes in the tool's place, or before it."""
+    folders = [str(step.get("with", {}).get("path", ".")) for step in steps if _is_checkout(step)]
+    if len(folders) < 2:
+        return
+    if any(not re.fullmatch(r"[a-z]+", folder) for folder in folders) or len({*folders}) < len(folders):
+        yield "a checkout is within another, which may have a link in its place"
+    for step in steps:
+        in_its_folder = step.get("working-directory", ".") == folders[0]
+        if in_its_folder and "python" in step.get("run", ""):
+            yield "python is started where a pull request's modules are found first"
+        if not in_its_folder and re.search(r"\bmoeshapes (?:check|gate|report)", step.get("run", "")):
+            yield "something else than the pull request is judged"
+
+
+def _is_checkout(step: dict[str, Any]) -> bool:
+    return str(step.get("uses", "")).startswith("actions/checkout@")
 
 
 def _of_checkout(workflow: dict[str, Any], job: dict[str, Any], told: dict[str, Any]) -> Iterator[str]:
