@@ -83,7 +83,7 @@ def _of_step(workflow: dict[str, Any], job: dict[str, Any], step: dict[str, Any]
 
 
 def _of_folders(steps: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Where the tool may come from elsewhere, a pull request could put what it likes in the tool's place, or before it."""
+    """Where a tool comes from elsewhere, a pull request could put what it likes in its place, or before it."""
     folders = [str(step.get("with", {}).get("path", ".")) for step in steps if _is_checkout(step)]
     if len(folders) < 2:
         return
