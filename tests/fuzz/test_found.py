@@ -18,9 +18,10 @@ from moeshapes.findings import Finding, Place, printable, render
 from moeshapes.importer import import_file
 from moeshapes.log_line import MARK
 from moeshapes.report.serving_result import MAX_FINDINGS, read_results
+from moeshapes.report.steps import Steps, steps_of
 from moeshapes.report.trace_file import Trace, read_trace
 from moeshapes.table import BYTE_ORDER_MARK, parse_table, read_tuned_rows
-from serving_samples import sglang, trace
+from serving_samples import MOE, sglang, trace
 from small_repository import TABLE, tuned_line
 from table_text import text, write
 
@@ -73,6 +74,33 @@ def test_numbers_that_are_no_floats_are_no_times(tmp_path: Path) -> None:
     spoiled = read_trace(write(tmp_path / "a.json", json.dumps(events).encode()))
     assert isinstance(sound, Trace)
     assert spoiled == sound
+
+
+@pytest.mark.parametrize("extreme", [1e300, 1e-300, 1e12, 1e-12])
+def test_rounds_that_have_nothing_in_common_are_compared_or_refused(bench: Workbench, extreme: float) -> None:
+    lines = [
+        json.dumps(sglang(extreme, 1 / extreme)),
+        json.dumps(sglang(1 / extreme, extreme)),
+        json.dumps(sglang(1.0)),
+    ]
+    TARGETS["serving"]("\n".join(lines).encode(), bench)
+
+
+@pytest.mark.parametrize("duration", [0, -5])
+def test_steps_that_take_no_time_have_no_share(bench: Workbench, tmp_path: Path, duration: float) -> None:
+    """One MoE kernel takes time, and the median step none."""
+    told = json.loads(write_trace(tmp_path))
+    kernels = [event for event in told["traceEvents"] if event.get("cat") == "kernel"]
+    first = next(kernel for kernel in kernels if kernel["name"] == MOE)
+    for kernel in kernels:
+        kernel["dur"] = 5 if kernel is first else duration
+        kernel["ts"] = kernel["ts"] // 200 * 200
+    read = read_trace(bench.write("build/trace.json", json.dumps(told).encode()))
+    assert isinstance(read, Trace)
+    steps = steps_of(read)
+    assert isinstance(steps, Steps)
+    assert all(step.moe_us >= 0 <= step.wall_us for step in steps.steps)
+    TARGETS["trace"](json.dumps(told).encode(), bench)
 
 
 NUMBERS_OF_RECORDS = ("ratio", "low", "high", "us", "other_us", "clock_mhz", "over_limit", "floor", "spread", "memory")

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from math import exp, inf, log
+from math import exp, inf, isfinite, log
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,12 @@ def test_the_change_is_that_of_the_logs_with_students_interval() -> None:
     low, high = stats.t.interval(0.95, 3, loc=sum(logs) / 4, scale=stats.sem(logs))
     assert change.centre == pytest.approx(stats.gmean(ratios) - 1)
     assert (change.low, change.high) == pytest.approx((exp(low) - 1, exp(high) - 1))
+
+
+def test_an_interval_that_is_beyond_all_floats_is_none_of_a_single_round() -> None:
+    change = change_over([1e24, 1e-24])
+    assert isfinite(change.high)
+    assert change.high > 1e300
 
 
 def test_a_single_round_says_nothing_of_the_noise() -> None:

@@ -13,6 +13,8 @@ from moeshapes.report.serving_rules import FEW_ROUNDS, NOT_INTERLEAVED, ROUNDS_D
 from moeshapes.report.speed import Change
 
 CONFIDENCE = 0.95
+_LARGEST_LOG = 700.0
+"""Of what is still a float: an interval of two rounds that have nothing in common is as wide as can be said."""
 SAME_LENGTH = 0.02
 """Mean lengths of one shape: a drawn data set's differ from seed to seed."""
 
@@ -70,7 +72,7 @@ def change_over(ratios: Sequence[float]) -> Change:
         return Change.of_ratio(exp(mean), 0.0, inf)
     deviation = sqrt(sum((each - mean) ** 2 for each in logs) / freedom)
     half = float(t.ppf((1 + CONFIDENCE) / 2, freedom)) * deviation / sqrt(len(logs))
-    return Change.of_ratio(exp(mean), exp(mean - half), exp(mean + half))
+    return Change.of_ratio(exp(mean), exp(mean - half), exp(min(mean + half, _LARGEST_LOG)))
 
 
 def gpus_of(pairs: Sequence[Pair]) -> int | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import isfinite, prod
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from moeshapes.report.serving_rules import BAD_RESULT, FAILED_REQUESTS
 
 MAX_BYTES = 256 << 20
 """With --output-details and --save-detailed a result has every token's latency."""
+_MEASURED = (1e-12, 1e12)
+"""What a rate, a time or a count may be at all: beyond it, none can be reckoned with."""
 _LARGEST = 10**9
 """Far more than the tokens of a request, the requests of a benchmark, or the GPUs of a server."""
 MAX_FINDINGS = 100
@@ -138,7 +140,7 @@ def _result_of(place: Place, value: Mapping[str, Any]) -> Result:
 
 def _positive(value: Mapping[str, Any], name: str) -> float:
     number = float(value[name])
-    if not (isfinite(number) and number > 0):
+    if not _MEASURED[0] <= number <= _MEASURED[1]:
         raise ValueError(f"{name} is {number:g}")
     return number
 

@@ -134,7 +134,7 @@ def _step_cells(steps: Sequence[Step], before: Sequence[Step] | None) -> Iterato
     moe, wall = ([step.moe_us for step in steps], [step.wall_us for step in steps])
     yield _spread(moe)
     yield _spread(wall)
-    yield f"{100 * median(moe) / median(wall):.1f} %"
+    yield f"{100 * median(moe) / median(wall):.1f} %" if median(wall) else "–"
     if before is None:
         yield ""
     else:

@@ -92,7 +92,7 @@ def _events(value: object) -> Iterator[Mapping[str, Any]]:
 def _is_sound(event: Mapping[str, Any]) -> bool:
     times = (event.get("ts"), event.get("dur"))
     timed = all(isinstance(time, int | float) and abs(time) < _NO_TIME_US for time in times)
-    return event.get("ph") == "X" and timed and isinstance(event.get("name"), str)
+    return event.get("ph") == "X" and timed and event["dur"] >= 0 and isinstance(event.get("name"), str)
 
 
 def _event(event: Mapping[str, Any]) -> tuple[object, Event]:
