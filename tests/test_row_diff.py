@@ -10,6 +10,7 @@ from branches import A, B, commit, git, repository
 from moeshapes.family import OWN_CONFIGS, Family
 from moeshapes.git import GitError
 from moeshapes.row_diff import RowDiff, diff_rows, rows_since
+from moeshapes.table import parse_table
 from process import run_python
 from table_text import STAGE1, line, table, write
 from table_text import text as text_of
@@ -61,6 +62,19 @@ def test_a_row_that_is_there_twice_now_is_new_once() -> None:
 def test_the_winner_of_a_collision_is_as_it_was() -> None:
     loser, winner = line(kernelName1=STAGE1.replace("x128x", "x64x"), us="90"), line()
     assert counts(diff_rows("base", family(loser, winner), family(winner))) == (0, 0, 0, 1, 1)
+
+
+def test_columns_that_change_places_change_each_row_below() -> None:
+    swapped = text_of(line()).replace(b",us1,", b",x,").replace(b",us2,", b",us1,").replace(b",x,", b",us2,")
+    after = Family({"model_configs/a_tuned_fmoe.csv": parse_table(swapped, "a_tuned_fmoe.csv")})
+    diff = diff_rows("base", family(line()), {OWN_CONFIGS: after})
+    assert counts(diff) == (0, 0, 1, 0, 0)
+    assert (diff.retimed[0].after.us1, diff.retimed[0].after.us2) == (20.25, 40.5)
+
+
+def test_a_key_that_cannot_be_read_is_none_that_is_new() -> None:
+    diff = diff_rows("base", family(line()), family(line(), line(token="eight")))
+    assert (diff.merged, diff.new_keys) == (2, 0)
 
 
 def test_folders_are_compared_each_by_itself() -> None:

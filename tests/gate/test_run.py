@@ -331,10 +331,11 @@ def test_a_use_that_changes_with_its_evidence_is_compared_with_what_it_was(
     assert finding.message.endswith("; in origin/main it was proven")
 
 
-def test_a_second_use_is_none_that_the_base_had(origin: Origin) -> None:
-    second = SHAPE.replace("moe:", "env: {AITER_X: 1}\nmoe:")
+@pytest.mark.parametrize("env", ["", "env: {AITER_X: 1}\n"], ids=["of the same facts", "of others"])
+def test_a_second_use_is_none_that_the_base_had(origin: Origin, env: str) -> None:
+    second = SHAPE.replace("moe:", f"{env}moe:")
     change = origin.clone().file("shapes/tiny/tp2-other.yaml", second).prove(**NAN, edit=_passes_under_the_first)
-    assert [name for name in found(change) if name != "new-gap"] == ["old-row-fails"]
+    assert [name for name in found(change) if name not in ("new-gap", "row-twice")] == ["old-row-fails"]
 
 
 def _passes_under_the_first(made: dict[str, Any]) -> None:
@@ -370,6 +371,12 @@ def test_new_gaps(tmp_path: Path) -> None:
     assert found(change.file("shapes/tiny/tp2.yaml", left_out)) == []
 
 
+def test_portable_kernels_leave_no_gaps_of_aiters(origin: Origin) -> None:
+    portable = SHAPE.replace("csv: tiny_", "csv: triton_tiny_").replace("tokens: [1, 8]", "tokens: [1, 8, 16]")
+    assert "triton_tiny_" in portable
+    assert found(origin.clone().file("shapes/tiny/tp2-portable.yaml", portable)) == []
+
+
 def test_gaps_of_old_are_not_news(origin: Origin) -> None:
     change = origin.clone().file("shapes/tiny/tp2.yaml", f"# a comment\n{SHAPE}")
     assert found(change) == []
@@ -385,6 +392,23 @@ def test_another_branchs_own_faults_are_not_this_ones(origin: Origin) -> None:
     unrelated = origin.clone("unrelated")
     git(unrelated.root, "fetch", "--quiet", str(other.root), "other:other")
     assert found(unrelated, against=["other"]) == []
+
+
+def test_a_row_that_the_base_changed_meanwhile(origin: Origin) -> None:
+    other = origin.clone("other").table(tuned_line(8, us="50", us1="30", us2="20"))
+    commit(other.root)
+    change = origin.clone().table(tuned_line(8, us="40", us1="20", us2="20"))
+    git(origin.root, "pull", "--quiet", str(other.root), "other")
+    git(change.root, "fetch", "--quiet")
+    assert found(change) == ["changed-twice"]
+
+
+def test_tables_that_stand_elsewhere_block(origin: Origin) -> None:
+    change = origin.clone()
+    folder = (change.root / TABLE).parent
+    folder.rename(change.root / "elsewhere")
+    folder.symlink_to(change.root / "elsewhere")
+    assert "linked-folder" in found(change)
 
 
 def test_a_row_that_aiter_has_in_another_table(origin: Origin, tmp_path: Path) -> None:
