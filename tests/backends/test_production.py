@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -150,6 +151,22 @@ def test_not_where_that_one_names_the_same_kernels(prepared: ProductionLayer) ->
     assert ran(prepared.arm(row(), TOKEN, lookup)) == names(row())
 
 
+def test_the_same_kernels_sorted_for_other_tiles_are_another_choice(prepared: ProductionLayer) -> None:
+    lookup = replace(lookup_of(A8W4), before=(of_other_activation(A8W4, row(block_m=64)),))
+    with pytest.raises(ShadowedRowError, match=r"with block_m 64, not to .* with block_m 32"):
+        ran(prepared.arm(row(), TOKEN, lookup))
+
+
+@pytest.mark.parametrize("level", [logging.NOTSET, logging.INFO, logging.ERROR])
+def test_what_aiter_says_is_heard_at_any_level(prepared: ProductionLayer, level: int) -> None:
+    logger = logging.getLogger("aiter")
+    logger.setLevel(level)
+    arm = prepared.arm(row(), TOKEN, lookup_of(A8W4))
+    assert ran(arm) == names(row())
+    assert any("using 2stage" in line for line in arm.witness.lines)
+    assert logger.level == level
+
+
 def test_an_arm_runs_only_while_it_is_active(prepared: ProductionLayer) -> None:
     with pytest.raises(RuntimeError, match="while it is active"):
         prepared.arm(row(), TOKEN, lookup_of(A8W4)).run(calls_of(A8W4.problem)[0])
@@ -227,6 +244,7 @@ def test_a_rank_leaves_out_what_is_not_its_own(shared: bool) -> None:
     routing = routing_of(use.problem, probing)
     assert routing.expert_mask is not None
     assert routing.expert_mask.sum() == use.problem.expert
+    assert not routing.expert_mask[0], "the first rank's experts have the same ids here and everywhere"
     sentinel = routing.expert_mask.numel() - 1
     assert not routing.expert_mask[sentinel]
     assert (routing.topk_ids[:, -1] == sentinel).all()

@@ -60,6 +60,7 @@ HEURISTIC = Chosen("_flydsl_stage1_wrapper", "flydsl_moe1_afp8_wfp4_bf16_t32x128
         (witness(lines=("[fused_moe] discarding Opus tuned config for …",)), "the row was thrown away"),
         (witness(lines=("Opus stage2 config unsupported (is_ep)",)), "the row was thrown away"),
         (witness(lines=("no tuned FlyDSL config for …, using heuristic FlyDSL fallback",)), "FlyDSL's fallback ran"),
+        (witness(lines=("no tuned FlyDSL config for …, using untuned a16wi4 fallback",)), "FlyDSL's fallback ran"),
         (witness(lines=("FlyDSL MoE: tile_k=256 does not divide inter_dim=640",)), "another tile ran"),
         (witness(lines=("[aiter WARNING] ck kernel not found: moe_ck2stages_…",)), "CK chose another kernel"),
         (witness(lines=("tuned config found for … but is_shuffled=False.",)), "the weights' mark was lost"),
@@ -109,6 +110,8 @@ def test_the_tile_of_an_mxmoe_row_is_its_names() -> None:
     stages = (Chosen("_mxfp4_a4w4_stage1_fw", MXMOE[0]), Chosen("_mxfp4_a4w4_stage2_fw", MXMOE[1]))
     symbols = ("gemm1_a4w4_port_h7168_i512_ne385_bm16_iq_sep", "gemm2_a4w4_port_ne385_h7168_i512_bm16_atomic")
     assert departures(row, witness(Choice(stages, 16, 0, False, 0), symbols=symbols)) == []
+    split = witness(Choice(stages, 16, 2, False, 0), symbols=symbols)
+    assert departures(row, split) == ["the row has ksplit 0, AITER took 2"]
 
 
 def test_a_choice_is_read_from_aiters_metadata() -> None:
