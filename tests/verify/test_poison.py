@@ -220,6 +220,19 @@ def test_a_librarys_operator_is_given_what_it_was_called_with() -> None:
     assert seen == [True, 2, 3, "interleave", torch.bfloat16]
 
 
+def test_a_librarys_operator_runs_where_pytorch_would_run_it() -> None:
+    """On the other device where only some of its tensors are on the CPU, as AITER gives its operators one of no use."""
+    with library_of(place=("(Tensor x, Tensor[] others) -> Tensor", lambda x, others: x.new_empty(1))) as ops:
+        on_meta = Library("moeshapes_of_test", "IMPL")
+        on_meta.impl("place", lambda x, others: torch.empty(2, device="meta"), "Meta")
+        here, away = torch.zeros(1), torch.zeros(1, device="meta")
+        for arguments in ((here, [here]), (here, [here, away]), (away, [here])):
+            plain = ops.place(*arguments)
+            with Poison(Pattern.FIRST):
+                assert (ops.place(*arguments).device, plain.shape) == (plain.device, ops.place(*arguments).shape)
+        on_meta._destroy()
+
+
 def test_a_librarys_operator_may_raise_and_be_given_no_tensor() -> None:
     def refuse(x: Tensor) -> Tensor:
         raise KeyError("refused")
