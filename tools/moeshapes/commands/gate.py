@@ -55,6 +55,7 @@ def _looked_at(result: GateResult) -> str:
     parts = [f"since {result.base} {told}"]
     parts += [f"{result.proven} of {to_prove} proven"] if to_prove else []
     parts += [f"{counted(result.unproven, 'row')} unproven that {_were(result.unproven)} there before"]
+    parts += [f"{counted(result.unread, 'line')} of tables cannot be read"] if result.unread else []
     parts += [f"{result.waived} waived"] if result.waived else []
     return "; ".join(parts)
 

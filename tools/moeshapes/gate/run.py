@@ -37,7 +37,8 @@ POLICY_CHANGED = Rule(
 class GateResult:
     """What was found, and what became of the rows since `base`.
 
-    `proven` counts the new and changed rows that their records prove, `unproven` the others that lack one.
+    `proven` counts the new and changed rows that their records prove, `unproven` the others that lack one, `unread` the
+    lines of tables that cannot be read, and so cannot be told to have one.
     """
 
     findings: tuple[Finding, ...]
@@ -45,6 +46,7 @@ class GateResult:
     diff: RowDiff
     proven: int
     unproven: int
+    unread: int
     waived: int
 
 
@@ -75,7 +77,8 @@ def gate(
     collisions = key_faults(tree, base, configs, against)
     of_files = (*linked_folders(root, RECORDS), *undeclared, *faults, *unknown, *bad_waivers, *evidence.record_faults())
     findings = ordered((*of_files, *collisions, *others, *_one_a_cause(waived.findings)))
-    return GateResult(tuple(findings), base.name, diff, len(evidence.proven), len(evidence.unproven), waived.count)
+    counts = (len(evidence.proven), len(evidence.unproven), tree.unread, waived.count)
+    return GateResult(tuple(findings), base.name, diff, *counts)
 
 
 def _policy(root: Path, base: Base) -> tuple[Policy, list[Finding]]:

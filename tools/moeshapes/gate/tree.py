@@ -14,10 +14,10 @@ from moeshapes.expand import Declarations
 from moeshapes.family import Family, read_families
 from moeshapes.findings import Finding, has_errors
 from moeshapes.record import RECORDS
-from moeshapes.record_name import FILE
+from moeshapes.record_name import FILE, is_shipped
 from moeshapes.repository import load_declarations
 from moeshapes.row import TunedRow
-from moeshapes.table import read_tuned_rows
+from moeshapes.table import Table, read_tuned_rows
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,17 @@ class WorkingTree:
 
     @cached_property
     def rows(self) -> tuple[TunedRow, ...]:
-        tables = chain.from_iterable(family.tuned.values() for family in self.families.values())
-        return tuple(row for table in tables for row in read_tuned_rows(table))
+        return tuple(row for table in self._tables for row in read_tuned_rows(table))
+
+    @property
+    def _tables(self) -> Iterator[Table]:
+        return chain.from_iterable(family.tuned.values() for family in self.families.values())
+
+    @property
+    def unread(self) -> int:
+        """How many lines of tables that ship are no row that can be read: of what they launch nothing is known."""
+        lines = sum(len(table.lines) for table in self._tables if is_shipped(table.name))
+        return lines - sum(is_shipped(row.place.file) for row in self.rows)
 
     @cached_property
     def claims(self) -> Mapping[TunedRow, tuple[Claim, ...]]:
