@@ -118,6 +118,12 @@ def test_a_jobs_own_time_begins_when_its_kernels_are_built() -> None:
     assert done["stuck-1"].error.startswith("took longer than 1.5 s and was stopped")
 
 
+def test_who_allows_a_job_more_allows_its_kernels_more() -> None:
+    """Of AITER's, which it compiles when they are first called, some take longer than all else."""
+    (outcome,) = Pool(1, 1, 30.0, stand_in, build_limit_s=0.5).run([job("late")])
+    assert outcome.result == {"verdict": "pass"}
+
+
 def test_a_timed_row_is_timed_in_a_second_process_too(notes: Path) -> None:
     done = outcomes([replace(each, speed=True) for each in named("timed", "pass", "timed")])
     assert done["pass-1"].result == {"verdict": "pass"}

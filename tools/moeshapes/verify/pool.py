@@ -88,10 +88,10 @@ class Schedule:
 class Pool:
     """`workers` processes of `threads` threads, and one more a GPU for jobs that need its kind.
 
-    A job may take `build_limit_s` seconds until its kernels are built and its weights are there, and `limit_s` from
-    then on; its worker is killed where it takes longer. `command` gives a worker's command line for its threads and its
-    GPU's number, None for those without. A GPU has a second worker for the second pass of what is timed; the two never
-    work at once. `compilers` processes build kernels ahead of need.
+    A job may take `build_limit_s` seconds until its kernels are built and its weights are there, or `limit_s` where
+    that is more, and `limit_s` from then on; its worker is killed where it takes longer. `command` gives a worker's
+    command line for its threads and its GPU's number, None for those without. A GPU has a second worker for the second
+    pass of what is timed; the two never work at once. `compilers` processes build kernels ahead of need.
     """
 
     workers: int
@@ -219,7 +219,7 @@ class _Worker:
 
     def verify(self, job: Job, pool: Pool, step: Callable[[], None]) -> Outcome:
         watch = _Watch(self._stop)
-        watch.start(pool.build_limit_s)
+        watch.start(max(pool.build_limit_s, pool.limit_s))
         try:
             answer = self._ask(job, step, lambda: watch.start(pool.limit_s))
         finally:
