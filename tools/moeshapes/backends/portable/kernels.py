@@ -21,6 +21,10 @@ ROW = tl.constexpr(1)
 WIDE = tl.constexpr(2)
 MX = tl.constexpr(3)
 
+COARSE_FROM = tl.constexpr(64)
+"""Rows from which Triton multiplies fp8 by Hopper's wgmma, which adds products with 14 bits: a token in ten is then off by
+more than it may be. Smaller tiles go through fp16, which holds every fp8 exactly, so larger ones are made to."""
+
 SILU = tl.constexpr(0)
 GELU = tl.constexpr(1)
 SWIGLU = tl.constexpr(2)
@@ -84,10 +88,13 @@ def _multiply(acc, a, a_scale, w, w_scale, KIND: tl.constexpr, A_FORMAT: tl.cons
     elif INTERPRETED:
         product = tl.dot(a.to(tl.float32), tl.trans(w.to(tl.float32)))
         return acc + (product * (a_scale[:, None] * w_scale[None, :]) if KIND == WIDE else product)
-    elif KIND == WIDE:
-        return acc + tl.dot(a, tl.trans(w)) * (a_scale[:, None] * w_scale[None, :])
     else:
-        return tl.dot(a, tl.trans(w), acc)
+        if A_FORMAT == "e4m3" and acc.shape[0] >= COARSE_FROM:
+            a, w = a.to(tl.float16), w.to(tl.float16)
+        if KIND == WIDE:
+            return acc + tl.dot(a, tl.trans(w)) * (a_scale[:, None] * w_scale[None, :])
+        else:
+            return tl.dot(a, tl.trans(w), acc)
 
 
 @triton.jit
