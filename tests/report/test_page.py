@@ -16,12 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moeshapes.coverage import Coverage
+from moeshapes.report.evidence import Evidence
 from moeshapes.report.links import Links
 from moeshapes.report.page import embedded, render_page
 from moeshapes.report.page_data import page_data
-from moeshapes.report.proof import Proof
+from moeshapes.report.proof import Proof, proofs_of
+from moeshapes.repository import load_declarations
 from moeshapes.roofline import compute_time, expected_experts, read_time
 from report_page_samples import large_page
+from small_repository import portable_row, tuned_row, write_small_repository
 
 LINKS = Links("https://e.example/{commit}/{file}#L{line}", "abc")
 
@@ -29,6 +32,15 @@ LINKS = Links("https://e.example/{commit}/{file}#L{line}", "abc")
 @pytest.fixture(scope="module")
 def large(root: Path) -> tuple[list[Proof], list[Coverage]]:
     return large_page(root, 3000)
+
+
+def test_rows_of_both_backends_have_charts_of_their_own(tmp_path: Path) -> None:
+    """The same key, of a GPU that both kinds of kernels run on."""
+    rows = [tuned_row(8), portable_row(8, gfx="gfx950", cu_num="256")]
+    assert rows[0].key == rows[1].key
+    declared, _ = load_declarations(write_small_repository(tmp_path))
+    shapes = page_data(proofs_of(rows, declared, Evidence(tmp_path)), [])["shapes"]
+    assert sorted(shape["kind"] for shape in shapes) == ["a4w4 silu", "portable a4w4 silu"]
 
 
 @pytest.fixture(scope="module")

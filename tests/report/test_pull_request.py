@@ -51,6 +51,18 @@ def test_the_summary_says_what_happened(text: str) -> None:
         assert fact in summary
 
 
+def test_a_row_is_what_it_is_under_its_worst_use(request_: PullRequest) -> None:
+    proven = next(proof for proof in request_.proofs if proof.status == "proven")
+    other = replace(proven, use=replace(proven.use, deployment="other"), record=None)
+    for proofs in ((proven, other), (other, proven)):
+        assert "of 1 to prove 1 no record" in list(replace(request_, proofs=proofs).facts)
+
+
+def test_a_use_that_no_shape_declares_is_said_to_be_none(text: str) -> None:
+    said = {row[1]: row[5].endswith(", no shape declares it") for row in table(text, "Uses that each row is proven")}
+    assert said == {"<code>undeclared&#35;row</code>": True, "<code>tiny/tp2&#35;target</code>": False}
+
+
 def test_the_main_table_has_what_is_urgent_first(text: str) -> None:
     rows = table(text, "**Rows**")
     assert [row[1] for row in rows] == ["32", "1", "2", "64", "8"]
@@ -162,6 +174,14 @@ def test_names_from_a_pull_request_are_no_markup(request_: PullRequest) -> None:
     assert "<img" not in text
     assert "@you" not in outside
     assert re.findall(r"<(?!/?(?:details|summary|code|br|a)\b)", outside) == []
+
+
+def test_no_name_of_a_table_ends_the_commands(request_: PullRequest) -> None:
+    row = request_.diff.new[0]
+    new = tuple(replace(row, place=replace(row.place, file=f"generated/{name}.csv")) for name in ("```", "$(id)"))
+    text = render_pull_request(replace(request_, diff=replace(request_.diff, new=new, changed=())), Links())
+    commands = text.partition("```console\n")[2].partition("\n```")[0]
+    assert commands.splitlines()[0] == "moeshapes verify 'generated/$(id).csv'"
 
 
 def _in_file(proof: Proof, file: str) -> Proof:
