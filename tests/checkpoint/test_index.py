@@ -159,3 +159,15 @@ def test_a_fingerprint_changes_with_what_it_names(folder: Path) -> None:
     assert open_index(folder).fingerprint(shards[1:]) == index.fingerprint(shards[1:])
     (folder / CONFIG).write_text("{}")
     assert open_index(folder).fingerprint(shards[1:]) != index.fingerprint(shards[1:])
+
+
+def test_a_fingerprint_tells_tensors_that_changed_places_in_a_shard_of_the_same_size_and_time(folder: Path) -> None:
+    index = open_index(folder)
+    shard = sorted(set(index.shard_of.values()))[0]
+    before, stat, content = index.fingerprint([shard]), index.path(shard).stat(), index.path(shard).read_bytes()
+    exchanged = content.replace(b"up_proj", b"UP_PROJ", 1)
+    assert exchanged != content
+    index.path(shard).write_bytes(exchanged)
+    os.utime(index.path(shard), ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert index.path(shard).stat().st_mtime_ns == stat.st_mtime_ns
+    assert index.fingerprint([shard]) != before
