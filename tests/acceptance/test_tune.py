@@ -20,6 +20,7 @@ from moeshapes.record import RECORDS
 from moeshapes.row import TunedRow
 from moeshapes.table import read_table, read_tuned_rows
 from moeshapes.tune.budget import Budget
+from moeshapes.verify import plan
 from moeshapes.verify.gpus import NO_GPUS, Gpu
 from moeshapes.verify.job import Job
 from moeshapes.verify.pool import Pool
@@ -220,6 +221,19 @@ def test_a_second_run_does_nothing_twice(tune: Tune, tmp_path: Path) -> None:
     assert (again.screened, again.verified) == ([], [])
     assert (tmp_path / PORTABLE_TABLE).read_bytes() == before
     assert done.stdout.count("stands: ") == 2
+
+
+@pytest.mark.parametrize("us", [plain_us, lambda kernel: 6.0], ids=["a row that stands", "nothing found"])
+def test_by_another_verifier_all_is_done_again(
+    us: Callable[[str], float], tune: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tiny(tmp_path)
+    first_run, again = Lab(us=us), Lab(us=us)
+    tune(first_run)
+    monkeypatch.setattr(plan, "verifier_digest", lambda: "another")
+    tune(again)
+    assert set(again.screened) >= set(first_run.screened)
+    assert set(again.verified) >= set(first_run.verified)
 
 
 def test_what_found_nothing_is_not_searched_again_and_told_again(tune: Tune, tmp_path: Path) -> None:
