@@ -76,6 +76,13 @@ def test_numbers_that_are_no_floats_are_no_times(tmp_path: Path) -> None:
     assert spoiled == sound
 
 
+@pytest.mark.parametrize("share", ["0", 1e-17])
+def test_a_server_of_no_gpu_is_none(tmp_path: Path, share: object) -> None:
+    server = {"tp_size": 4, "pp_size": share}
+    _, (finding,) = read_results(write(tmp_path / "a.json", json.dumps(sglang(2000.0, server_info=server)).encode()))
+    assert finding.message.endswith("server_info is of no GPU")
+
+
 @pytest.mark.parametrize("extreme", [1e300, 1e-300, 1e12, 1e-12])
 def test_rounds_that_have_nothing_in_common_are_compared_or_refused(bench: Workbench, extreme: float) -> None:
     lines = [

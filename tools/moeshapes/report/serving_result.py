@@ -165,6 +165,8 @@ def _gpus(server: object) -> int | None:
         return None
     replicas = 1 if server.get("enable_dp_attention") else server.get("dp_size")
     factors = [_count(_SERVER, factor or 1) for factor in (server["tp_size"], server.get("pp_size"), replicas)]
+    if 0 in factors:
+        raise ValueError(f"{_SERVER} is of no GPU")
     return prod(factors)
 
 
