@@ -184,6 +184,14 @@ def test_no_name_of_a_table_ends_the_commands(request_: PullRequest) -> None:
     assert commands.splitlines()[0] == "moeshapes verify 'generated/$(id).csv'"
 
 
+def test_of_many_files_that_are_no_records_some_are_named(request_: PullRequest) -> None:
+    unread = tuple((f"generated/records/{number}.json", "not JSON") for number in range(1000))
+    text = render_pull_request(replace(request_, unread=unread), Links(), SMALLEST)
+    assert text.count("not JSON") == 20
+    assert "- and others: 980 more\n" in text
+    assert len(text.encode()) <= SMALLEST
+
+
 def _in_file(proof: Proof, file: str) -> Proof:
     return replace(proof, row=replace(proof.row, place=replace(proof.row.place, file=file)))
 
