@@ -224,10 +224,31 @@ def test_others_are_there_where_the_intermediate_is_quantised_and_near(recipe: s
             assert intermediate.shape == reference.intermediate.shape
 
 
+def hidden_as_nudged(activation: Activation, gate: Tensor, up: Tensor) -> list[Tensor]:
+    """What stage 2 sees of an intermediate as it is, of a smaller and of a larger one; quantised from fp32."""
+    problem = replace(PROBLEM, activation=activation)
+    arithmetic = replace(REDUCE, intermediate_from="fp32")
+    nudged = (oracle._nudged(problem, gate, up, nudge) for nudge in oracle._NUDGES)
+    return [oracle._intermediate(problem, hidden, arithmetic) for hidden in nudged]
+
+
+def changed(own: Tensor, other: Tensor) -> bool:
+    return bool((other[0, 1:32] != own[0, 1:32]).any())
+
+
 def test_a_scale_at_its_boundary_falls_either_way() -> None:
     """The largest value is the format's: nudged up, the block's scale doubles, and subnormal values lose a bit."""
-    hidden = torch.full((1, 128), 0.0137, dtype=torch.float64)
-    hidden[0, 0] = 448.0
-    arithmetic = replace(REDUCE, intermediate_from="fp32")
-    own, *nudged = (oracle._intermediate(PROBLEM, hidden * nudge, arithmetic) for nudge in (1.0, *oracle._NUDGES))
-    assert [bool((other[0, 1:32] != own[0, 1:32]).any()) for other in nudged] == [False, True]
+    gate, up = torch.full((1, 128), 40.0, dtype=torch.float64), torch.full((1, 128), 0.0137 / 40, dtype=torch.float64)
+    up[0, 0] = 448 / 40
+    own, smaller, larger = hidden_as_nudged(Activation("silu"), gate, up)
+    assert not changed(own, smaller)
+    assert changed(own, larger)
+
+
+def test_where_the_activation_clamps_no_scale_falls_another_way() -> None:
+    """All that Swiglu clamps at 7 is 56 (1 - 2^-17), which nothing but the activation itself errs of."""
+    gate, up = torch.full((1, 128), 0.00342, dtype=torch.float64), torch.zeros(1, 128, dtype=torch.float64)
+    gate[0, 0], up[0, 0] = 8.0, 8.0
+    own, *nudged = hidden_as_nudged(Activation("swiglu", limit=7.0, alpha=1.702), gate, up)
+    assert not any(changed(own, other) for other in nudged)
+    assert changed(own, hidden_as_nudged(Activation("swiglu", limit=7.0001, alpha=1.702), gate, up)[0])

@@ -24,9 +24,12 @@ from moeshapes.quant import ScaleRule, Spec, activation_spec, e8m0_decode, e8m0_
 from moeshapes.recipe import Format
 from moeshapes.workload import Call, Layer, expert_rows
 
-_NUDGES = (1 - 2**-15, 1 + 2**-15)
-"""The intermediate's relative error from fp32 accumulation is below this. It matters where it is quantised: an e8m0
-scale near its boundary falls either way, and its block is rounded on another grid.
+_NUDGES = (0, -1, 1)
+_ACCUMULATION, _EVALUATION = 2.0**-15, 2.0**-19
+"""Relatively, fp32 accumulation errs of gates and ups by less than the one, and fp32 of the activation by less than
+the other. It matters where the intermediate is quantised: an e8m0 scale near its boundary falls either way, and its
+block is rounded on another grid. Before the activation, since accumulation errs nothing of what that clamps: all that
+Swiglu clamps at 7 is 56 (1 - 2^-17), which is that near to a boundary of fp8's scales.
 """
 
 
@@ -89,13 +92,15 @@ class _Batch:
         self.hidden: list[Tensor] = []
         self.slots: list[Tensor] = []
 
-    def requantise(self) -> None:
-        calls = self.hidden[0].split(self.slots_of_call)
+    @property
+    def nudges(self) -> tuple[int, ...]:
         quantises = self.arithmetic is not None and self.problem.recipe.quantises_activations
-        nudges = (1.0, *_NUDGES) if quantises else (1.0,)
+        return _NUDGES if quantises else (0,)
+
+    def requantise(self) -> None:
         self.hidden = [
-            torch.cat([_intermediate(self.problem, call * nudge, self.arithmetic) for call in calls])
-            for nudge in nudges
+            torch.cat([_intermediate(self.problem, call, self.arithmetic) for call in hidden.split(self.slots_of_call)])
+            for hidden in self.hidden
         ]
 
     def references(self) -> list[Reference]:
@@ -123,10 +128,11 @@ def _stage1(layer: Layer, batches: Sequence[_Batch]) -> None:
     works = [Work(batch.x, problem.topk, batch.rows_of_set, 2 * live) for batch in batches]
     multiply(layer.w1, spans, works)
     for batch, work in zip(batches, works, strict=True):
-        batch.hidden = [_activated(layer, batch, work.result)]
+        gate, up = _gate_and_up(layer, batch, work.result)
+        batch.hidden = [_nudged(problem, gate, up, nudge) for nudge in batch.nudges]
 
 
-def _activated(layer: Layer, batch: _Batch, gate_up: Tensor) -> Tensor:
+def _gate_and_up(layer: Layer, batch: _Batch, gate_up: Tensor) -> tuple[Tensor, Tensor]:
     problem, live = layer.problem, layer.problem.logical_inter_dim
     if problem.doweight_stage1:
         gate_up *= batch.weight
@@ -134,7 +140,15 @@ def _activated(layer: Layer, batch: _Batch, gate_up: Tensor) -> Tensor:
     if layer.bias1 is not None:
         bias = layer.bias1[batch.expert].to(EXACT)
         gate, up = gate + bias[:, :live], up + bias[:, problem.inter_dim : problem.inter_dim + live]
-    return activate(gate, up, problem.activation)
+    return gate, up
+
+
+def _nudged(problem: Problem, gate: Tensor, up: Tensor, nudge: int) -> Tensor:
+    """The activated intermediate, larger or smaller by what fp32 errs; itself for 0."""
+    if not nudge:
+        return activate(gate, up, problem.activation)
+    moved = 1 + nudge * _ACCUMULATION
+    return activate(gate * moved, up * moved, problem.activation) * (1 + nudge * _EVALUATION)
 
 
 def _intermediate(problem: Problem, hidden: Tensor, arithmetic: Arithmetic | None) -> Tensor:

@@ -6,9 +6,9 @@ no block of 32 columns is off by more than 3 b times the token's RMS block. Wher
 |K_t - O_t| <= (floor_t + b) s_t with floor_t = |R_t - O_t| / s_t. Where O_t is zero (no local expert), so must K_t be:
 s_t and floor_t are 0.
 
-Where the intermediate is quantised, each limit also holds how far R_v moves if the intermediate is larger or smaller by
-what fp32 accumulation may err: a scale at its boundary then falls the other way. The constants belong to PROTOCOL:
-change one, raise it.
+Where the intermediate is quantised, each limit also holds how far R_v moves if gates, ups and activation are larger or
+smaller by what fp32 may err: a scale at its boundary then falls the other way. The constants belong to PROTOCOL: change
+one, raise it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from moeshapes.oracle import Reference
 
-PROTOCOL = 2
+PROTOCOL = 3
 _BLOCK = 32
 _BLOCK_ALLOWANCE = 3.0
 _SMALLEST_TOKEN = 1e-3
