@@ -24,10 +24,10 @@ def shown(root: Path) -> dict[str, str]:
 
 @pytest.fixture
 def repository(root: Path, tmp_path: Path) -> Path:
-    """This repository before its first tuned row, and two branches that each bring it in."""
+    """This repository before its first tuned row of AITER's, and two branches that each bring it in."""
     for folder in ("models", "shapes", "generated"):
         shutil.copytree(root / folder, tmp_path / folder)
-    for tuned in (tmp_path / "generated").rglob("*.csv"):
+    for tuned in (tmp_path / "generated" / "aiter").rglob("*.csv"):
         if "untuned" not in tuned.name:
             tuned.unlink()
     git(tmp_path, "init", "--quiet")
