@@ -15,6 +15,8 @@ from moeshapes.repository import load_declarations
 from moeshapes.row import UNTUNED_COLUMNS
 from process import run_moeshapes
 from small_repository import (
+    MODEL,
+    SHAPE,
     TABLE,
     portable_line,
     tuned_cells,
@@ -25,6 +27,7 @@ from small_repository import (
 from table_text import line, text, untuned_line, write
 
 UNTUNED = "aiter/configs/model_configs/tiny_untuned_fmoe.csv"
+OTHER_TABLE = TABLE.replace("tiny", "other")
 TUNED = "aiter/configs/model_configs/tiny_tuned_fmoe.csv"
 DIMS = {name: tuned_cells()[name] for name in ("model_dim", "inter_dim", "expert", "topk", "q_dtype_a")}
 
@@ -72,6 +75,51 @@ def test_files_that_are_not_there_are_made(ours: Path, checkout: Path) -> None:
     assert (checkout / UNTUNED).read_bytes() == untuned_text(untuned(1), untuned(8))
     assert (checkout / TUNED).read_bytes() == (ours / TABLE).read_bytes()
     assert exported(ours, checkout).changes == ()
+
+
+def of_two_models(tmp_path: Path) -> Path:
+    """Tiny beside Other, which has tuned rows in the same general table and in one of its own."""
+    ours = write_small_repository(tmp_path / "ours", tuned_line(8))
+    other = (
+        MODEL.replace("Tiny", "Other").replace("tiny", "other").replace("n_routed_experts: 8", "n_routed_experts: 16")
+    )
+    write(ours / "models/other.yaml", other.encode())
+    write(ours / "shapes/other/tp2.yaml", SHAPE.replace("tiny", "other").encode())
+    write(ours / OTHER_TABLE, text(tuned_line(8, expert="16")))
+    return ours
+
+
+def test_named_models_rows_alone_are_exported(checkout: Path, tmp_path: Path) -> None:
+    ours = of_two_models(tmp_path)
+    write(ours / TABLE, text(tuned_line(1, expert="16"), tuned_line(8), tuned_line(8, expert="99")))
+    named = run_moeshapes("export", "Tiny", "--aiter", str(checkout), "--root", str(ours), cwd=tmp_path)
+    assert named.returncode == 0, named.stdout + named.stderr
+    assert set(snapshot(checkout)) == {UNTUNED, TUNED}
+    assert (checkout / TUNED).read_bytes() == text(tuned_line(8))
+    run_moeshapes("export", "--aiter", str(checkout), "--root", str(ours), cwd=tmp_path)
+    assert len(snapshot(checkout)) == 4
+
+
+def test_what_is_wrong_with_another_models_table_stops_no_named_export(checkout: Path, tmp_path: Path) -> None:
+    ours = of_two_models(tmp_path)
+    write(ours / OTHER_TABLE, text("torn,line"))
+    arguments = ("--aiter", str(checkout), "--root", str(ours))
+    assert run_moeshapes("export", "tiny", *arguments, cwd=tmp_path).returncode == 0
+    assert run_moeshapes("export", "other", *arguments, cwd=tmp_path).returncode == 1
+    assert set(snapshot(checkout)) == {UNTUNED, TUNED}
+
+
+def test_a_named_model_without_tuned_rows_gets_no_empty_table(checkout: Path, tmp_path: Path) -> None:
+    ours = of_two_models(tmp_path)
+    write(ours / OTHER_TABLE, text())
+    run_moeshapes("export", "other", "--aiter", str(checkout), "--root", str(ours), cwd=tmp_path)
+    assert [name for name in snapshot(checkout) if "untuned" not in name] == []
+
+
+def test_an_unknown_model_is_named_with_the_one_that_is_meant(ours: Path, checkout: Path) -> None:
+    run = run_moeshapes("export", "tinny", "--aiter", str(checkout), cwd=ours)
+    assert (run.returncode, snapshot(checkout)) == (2, {})
+    assert "there is no model `tinny`: did you mean `tiny`?" in run.stderr
 
 
 def test_rows_of_the_portable_kernels_stay_here(checkout: Path, tmp_path: Path) -> None:

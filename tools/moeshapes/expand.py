@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -110,6 +110,13 @@ class Declarations:
     def policy_of(self, row: TunedRow) -> tuple[Deny, ...]:
         """What the shapes of a tuned row deny; they agree where the declarations have no findings."""
         return next((declared.deny for declared in self.of_row(row) if declared.deny), ())
+
+    def of_models(self, models: Collection[str]) -> Declarations:
+        """What is declared of those models, by their ids, alone. All models are still known."""
+        shapes = tuple(shape for shape in self.shapes if shape.model in models)
+        deployments = {shape.deployment for shape in shapes}
+        rows = tuple(row for row in self.rows if row.use.deployment in deployments)
+        return replace(self, shapes=shapes, rows=rows)
 
     def left_out_of(self, row: TunedRow) -> frozenset[int]:
         """The buckets of a tuned row's shape that are left out with a reason."""

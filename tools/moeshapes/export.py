@@ -6,7 +6,7 @@ Rows of the portable kernels stay: AITER knows none of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import unified_diff
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from moeshapes.files import write_together
 from moeshapes.findings import Finding, Place, has_errors
 from moeshapes.line_fault import CRLF
 from moeshapes.lint import tuned_files
-from moeshapes.repository import CONFIGS, csv_path
+from moeshapes.repository import CONFIGS, csv_path, tuned_name
 from moeshapes.root import name_from
 from moeshapes.row import UNTUNED_COLUMNS, UntunedRow, is_portable
 from moeshapes.rule import Rule, Severity
@@ -72,10 +72,13 @@ class ExportResult:
     findings: tuple[Finding, ...]
 
 
-def plan_export(root: Path, configs: Path, declarations: Declarations) -> ExportResult:
-    """What exporting this repository into the checkout's aiter/configs would change. Raises OSError."""
+def plan_export(root: Path, configs: Path, declarations: Declarations, undeclared: bool = True) -> ExportResult:
+    """What exporting `declarations` and the tuned rows into the checkout's aiter/configs would change. Raises OSError.
+
+    Without `undeclared`, only the tuned rows of what is declared there.
+    """
     checkout = configs.parent.parent if configs.parts[-2:] == ("aiter", "configs") else configs
-    exporter = _Exporter(root, configs, checkout)
+    exporter = _Exporter(root, configs, checkout, None if undeclared else declarations)
     changes = [
         *(exporter.untuned(csv, rows) for csv, rows in sorted(declarations.csvs.items()) if not is_portable(csv)),
         *(exporter.tuned(path) for path in tuned_files(root) if path.is_relative_to(root / CONFIGS)),
@@ -91,8 +94,10 @@ def write_export(changes: Sequence[FileChange]) -> None:
 
 
 class _Exporter:
-    def __init__(self, root: Path, configs: Path, checkout: Path) -> None:
-        self.root, self.configs, self.checkout = root, configs, checkout
+    """`only`: whose tuned rows are wanted; None for all, declared or not."""
+
+    def __init__(self, root: Path, configs: Path, checkout: Path, only: Declarations | None) -> None:
+        self.root, self.configs, self.checkout, self.only = root, configs, checkout, only
         self.findings: list[Finding] = []
         self.family = {table.name: table for table in self._tuned_tables()}
         self.places = dict(self._identities())
@@ -128,7 +133,9 @@ class _Exporter:
         return FileChange(path, name, before, whole + added, len(new), 0)
 
     def tuned(self, source_path: Path) -> FileChange | None:
-        source = read_table(source_path, name_from(self.root, source_path))
+        source = self._wanted(read_table(source_path, name_from(self.root, source_path)))
+        if source is None:
+            return None
         errors = [finding for finding in source.findings if finding.rule.severity is Severity.ERROR]
         self.findings += errors
         path = self.configs / source_path.relative_to(self.root / CONFIGS)
@@ -147,6 +154,15 @@ class _Exporter:
         new = [change for change in changes if not change.old]
         replaced = sum(change.old is not None and not change.is_none for change in changes)
         return FileChange(path, name, target.render(), merge(target, changes).render(), len(new), replaced)
+
+    def _wanted(self, source: Table) -> Table | None:
+        """The table with the wanted rows alone; None where it has none, and no fault that may hide one."""
+        if self.only is None:
+            return source
+        wanted = {row.place.line for row in read_tuned_rows(source) if self.only.of_row(row)}
+        own = source.name in {csv_path(tuned_name(csv)) for csv in self.only.csvs}
+        lines = tuple(line for line in source.lines if line.number in wanted)
+        return replace(source, lines=lines) if lines or (own and has_errors(source.findings)) else None
 
     def _collisions(self, changes: Sequence[Change]) -> None:
         """Rows that are new to their table, and stand in another."""

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import click
 
+from moeshapes.commands.models import models_argument, narrowed
 from moeshapes.commands.options import root_option
 from moeshapes.commands.tuned import read_tuned, tuned_option
 from moeshapes.coverage import cover
 from moeshapes.coverage_view import as_json, as_text
 from moeshapes.deployment import deployments
 from moeshapes.findings import json_text, printable
-from moeshapes.questions import NotAnswerableError, model_named
 from moeshapes.repository import load_declarations
 
 
 @click.command("coverage")
-@click.argument("models", nargs=-1, metavar="[MODEL]...")
+@models_argument
 @tuned_option
 @root_option
 @click.option("--format", "style", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -28,11 +28,7 @@ def command(models: tuple[str, ...], tuned: Path | None, root: Path, style: str)
     """
     tables = read_tuned(tuned, root)
     declarations, _ = load_declarations(root)
-    try:
-        wanted = {model_named(name, declarations.models).id for name in models}
-    except NotAnswerableError as reason:
-        raise click.UsageError(printable(str(reason))) from reason
-    asked = (d for d in deployments(declarations) if not models or d.shape.model in wanted)
+    asked = deployments(narrowed(declarations, models))
     coverages = [
         coverage for d in asked if (table := tables.of(d.is_portable)) is not None for coverage in cover([d], table)
     ]

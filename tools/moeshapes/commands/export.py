@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from moeshapes.cli import FINDINGS, NOTHING_FOUND
+from moeshapes.commands.models import models_argument, narrowed
 from moeshapes.commands.options import aiter_option, format_option, root_option
 from moeshapes.commands.outcome import counted, show
 from moeshapes.export import AFTERWARDS, ExportResult, FileChange, plan_export, write_export
@@ -15,18 +16,21 @@ from moeshapes.repository import load_declarations
 
 
 @click.command("export")
+@models_argument
 @aiter_option
 @click.option("--dry-run", is_flag=True, help="Write nothing; show what would change as a diff.")
 @root_option
 @format_option
-def command(configs: Path, dry_run: bool, root: Path, style: str) -> int:
+def command(models: tuple[str, ...], configs: Path, dry_run: bool, root: Path, style: str) -> int:
     """Merge this repository's untuned and tuned rows into AITER's tables, by key; all of them or none.
 
+    MODEL narrows it to the rows that models declare, and to the tuned rows of those keys.
     Rows, columns and their order that are there stay as they are. A row of the same key in the same table is replaced;
     in another one it is a collision, and nothing is written.
     """
     declarations, wrong = load_declarations(root)
-    result = ExportResult((), ()) if has_errors(wrong) else plan_export(root, configs, declarations)
+    asked = narrowed(declarations, models)
+    result = ExportResult((), ()) if has_errors(wrong) else plan_export(root, configs, asked, undeclared=not models)
     findings = [*wrong, *result.findings]
     if not dry_run:
         write_export(result.changes)
