@@ -68,6 +68,35 @@ def test_the_readme_says_what_each_recipe_is(root: Path) -> None:
     assert [name for name, meaning in rows if f"   | `{name}` | {meaning} |\n" not in readme] == []
 
 
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("mxfp4", ["a4w4", "a8w4", "a16w4"]),
+        ("MXFP4", ["a4w4", "a8w4", "a16w4"]),
+        ("fp4", ["a4w4", "a8w4", "a16w4"]),
+        ("fp8", ["fp8_token", "fp8_block", "fp8_tensor", "mxfp8"]),
+        ("int4", ["a16wi4"]),
+    ],
+)
+def test_a_common_name_is_answered_with_every_recipe_that_it_may_mean(word: str, meant: list[str]) -> None:
+    recipe = dict(parts(schema("shape")))["/recipe"]
+    meanings = dict(zip(recipe["enum"], recipe["enumDescriptions"], strict=True))
+    _, (finding,) = check_schema(sound_document(SHAPE.replace("recipe: fp8_token", f"recipe: {word}")), "shape")
+    hint = finding.message.partition(": did you mean ")[2]
+    assert hint.replace("), ", ") or ") == f"{' or '.join(f'`{name}` ({meanings[name]})' for name in meant)}?"
+
+
+def test_a_format_that_no_recipe_has_is_said_to_be_unsupported() -> None:
+    _, (finding,) = check_schema(sound_document(SHAPE.replace("recipe: fp8_token", "recipe: nvfp4")), "shape")
+    assert finding.message.endswith(", and it is not supported")
+
+
+def test_common_names_are_no_recipes_and_mean_recipes() -> None:
+    common = dict(parts(schema("shape")))["/recipe"]["commonNames"]
+    assert not set(common) & set(RECIPES)
+    assert {name for meant in common.values() for name in meant} <= set(RECIPES)
+
+
 def test_a_sound_document_is_returned_whole() -> None:
     document = sound_document(SHAPE)
     assert check_schema(document, "shape") == (document.value, [])

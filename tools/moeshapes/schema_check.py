@@ -187,13 +187,18 @@ def _say_enum(path: _Path, error: _Error) -> _Complaints:
 
 
 def _enum_hint(written: str, values: Sequence[str], schema: Mapping[str, Any]) -> str:
-    """All values that begin with what was written, each with what it means; else the closest one."""
-    begun = [value for value in values if written and value.startswith(f"{written}_")]
-    if not begun:
-        return nearest(written, values)
+    """The values that `commonNames` take the word for, or that begin with it, with what each means; else the closest.
+
+    A common name that means none of them is of something that is not supported.
+    """
+    common: Mapping[str, Sequence[str]] = schema.get("commonNames", {})
+    word = written.strip().lower()
+    meant = common[word] if word in common else [value for value in values if word and value.startswith(f"{word}_")]
+    if not meant:
+        return ", and it is not supported" if word in common else nearest(written, values)
     meanings = dict(zip(schema["enum"], schema.get("enumDescriptions", ()), strict=False))
-    shown = [f"`{value}` ({meanings[value]})" if value in meanings else f"`{value}`" for value in begun]
-    return f": did you mean {' or '.join(shown)}?"
+    *others, last = [f"`{value}` ({meanings[value]})" if value in meanings else f"`{value}`" for value in meant]
+    return f": did you mean {' or '.join(filter(None, (', '.join(others), last)))}?"
 
 
 def _say_pattern(path: _Path, error: _Error) -> _Complaints:
