@@ -83,9 +83,14 @@ def test_uses_of_other_shapes_are_left_out(repository: Path, folder: Path) -> No
     assert "3 rows × uses judged: 3 emulated (0 from the cache), 0 fail, 0 error; 0 skipped" in done.stdout
 
 
-def test_a_rank_that_is_not_there_is_skipped_with_the_reason(repository: Path, folder: Path) -> None:
-    done = run_moeshapes("verify", "--weights", str(folder), "--layer", "layers.0", "--rank", "2", cwd=repository)
-    assert "skipped 3: real weights: rank 2 of 2 ranks" in done.stdout
+def test_a_rank_that_one_deployment_has_and_another_lacks_is_skipped_there(repository: Path, folder: Path) -> None:
+    whole = SHAPE.replace("tp: 2", "tp: 1").replace("tiny_", "tiny_tp1_")
+    (repository / "shapes" / "tiny" / "tp1.yaml").write_text(whole)
+    assert run_moeshapes("generate", cwd=repository).returncode == 0
+    done = run_moeshapes("verify", "--weights", str(folder), "--layer", "layers.0", "--rank", "1", cwd=repository)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 emulated (0 from the cache), 0 fail, 0 error; 2 skipped" in done.stdout
+    assert "skipped 2: real weights: rank 1 of 1 ranks" in done.stdout
 
 
 # --- refused
@@ -112,6 +117,11 @@ def test_one_option_without_the_other_is_refused(repository: Path, folder: Path)
 
 def test_a_negative_rank_is_refused(repository: Path, folder: Path) -> None:
     assert "--rank" in refuse(repository, "--weights", str(folder), "--layer", "layers.0", "--rank", "-1")
+
+
+def test_a_rank_that_no_deployment_has_is_refused_with_those_there_are(repository: Path, folder: Path) -> None:
+    said = refuse(repository, "--weights", str(folder), "--layer", "layers.0", "--rank", "2")
+    assert "nothing that is asked for has a rank 2: tiny/tp2#target has ranks 0 to 1" in said
 
 
 def test_a_layer_that_no_row_has_is_refused(repository: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from moeshapes.checkpoint.share import is_of, why_not
+from moeshapes.checkpoint.share import is_of, ranks_of, why_not
 from moeshapes.checkpoint.stored import StoredLayer
 from moeshapes.record import digest
 from moeshapes.verify.job import Job, Weights
@@ -24,6 +24,15 @@ def with_weights(planned: Iterable[Planned], stored: StoredLayer, rank: int) -> 
         job = None if reason else _job(item.job, weights, content)
         found.append(replace(item, job=job, skipped=f"real weights: {reason}" if reason else ""))
     return found
+
+
+def ranks_by_use(planned: Iterable[Planned], stored: StoredLayer) -> dict[str, int]:
+    """How many ranks share the layer, by each planned use that has its shape."""
+    return {
+        item.subject.use.id: ranks_of(stored, item.job.problem)
+        for item in planned
+        if item.job is not None and is_of(stored, item.job.problem)
+    }
 
 
 def _job(job: Job, weights: Weights, content: str) -> Job:

@@ -55,13 +55,16 @@ def asked_layer(weights: Path | None, layer: str | None) -> tuple[StoredLayer | 
 
 
 def take_weights(planned: Sequence[Planned], stored: StoredLayer, rank: int) -> list[Planned]:
-    """The plan with the layer's weights. Raises UsageError where nothing planned is of the layer's shape."""
-    from moeshapes.checkpoint.plan import shape_of, with_weights
+    """The plan with the layer's weights. Raises UsageError where nothing planned has its shape, or its rank."""
+    from moeshapes.checkpoint.plan import ranks_by_use, shape_of, with_weights
 
-    found = with_weights(planned, stored, rank)
-    if not found:
+    ranks = ranks_by_use(planned, stored)
+    if not ranks:
         raise click.UsageError(printable(f"no row and no declared use has the shape of {shape_of(stored)}"))
-    return found
+    if rank >= max(ranks.values()):
+        there = ", ".join(f"{use} has ranks 0 to {count - 1}" for use, count in sorted(ranks.items()))
+        raise click.UsageError(printable(f"nothing that is asked for has a rank {rank}: {there}"))
+    return with_weights(planned, stored, rank)
 
 
 def weights_line(results: Sequence[Verified]) -> str:
