@@ -15,6 +15,7 @@ import torch
 from tabulate import tabulate
 
 from moeshapes.backends.emulate import EmulateBackend, EmulatedArm, EmulatedLayer
+from moeshapes.commands.progress import progress
 from moeshapes.recipe import RECIPES
 from moeshapes.verify.check import LayerCache, check
 from moeshapes.verify.job import Job
@@ -73,17 +74,22 @@ def matrix(model_dim: int, inter_dim: int) -> tuple[list[str], dict[str, list[st
     """
     recipes: list[str] = []
     rows: dict[str, list[str]] = {name: [] for name in ["honest", OrderVaries.__name__, *(lie.name for lie in LIES)]}
-    for recipe, bench in columns(model_dim, inter_dim):
-        recipes.append(recipe)
-        for arm in (EmulatedArm, OrderVaries):
-            name = "honest" if arm is EmulatedArm else arm.__name__
-            result = bench.check(arm)
-            alarm = "" if result["verdict"] == "pass" else " FALSE ALARM"
-            rows[name].append(f"{over_limit(result):.2f}{alarm}")
-        for lie in LIES:
-            rows[lie.name].append(_cell(bench, lie))
-        click.echo(f"{recipe}: {len(LIES)} lies tried", err=True)
+    with progress("sensitivity", len(RECIPES) * len(rows)) as report:
+        for recipe, bench in columns(model_dim, inter_dim):
+            recipes.append(recipe)
+            for name, shown in _column(bench):
+                rows[name].append(shown)
+                report(f"{recipe} {name}: {shown}")
     return recipes, rows
+
+
+def _column(bench: Bench) -> Iterator[tuple[str, str]]:
+    for name, arm in (("honest", EmulatedArm), (OrderVaries.__name__, OrderVaries)):
+        result = bench.check(arm)
+        alarm = "" if result["verdict"] == "pass" else " FALSE ALARM"
+        yield name, f"{over_limit(result):.2f}{alarm}"
+    for lie in LIES:
+        yield lie.name, _cell(bench, lie)
 
 
 def _cell(bench: Bench, lie: Lie) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import multiprocessing
 import traceback
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from moeshapes.backends.portable.backend import PortableBackend, PortableLayer
+from moeshapes.commands.progress import progress
 from moeshapes.portable import why_no_kernels
 from moeshapes.problem import Activation, Problem
 from moeshapes.recipe import RECIPES, QType
@@ -189,5 +190,8 @@ def is_wrong(shown: str) -> bool:
 def matrix(recipes: Sequence[str], trial: Trial, processes: int) -> dict[str, dict[str, str]]:
     """A column a recipe, each in a process of its own, so many at a time."""
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
-        columns = [pool.submit(column, recipe, trial) for recipe in recipes]
-        return {recipe: found.result() for recipe, found in zip(recipes, columns, strict=True)}
+        columns = {pool.submit(column, recipe, trial): recipe for recipe in recipes}
+        with progress("sensitivity", len(recipes)) as report:
+            for done in as_completed(columns):
+                report(columns[done])
+        return {recipe: found.result() for found, recipe in columns.items()}

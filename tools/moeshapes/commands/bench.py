@@ -25,10 +25,12 @@ def command(configs: Path | None, gpu: bool, root: Path) -> None:
         return
     fitting = [name for name in CONTENDERS if needed_gib(name) <= available_gib()]
     commands, references = [], []
-    with progress("bench", bench_tables.count(configs) + len(fitting)) as report:
+    with progress("bench of commands", bench_tables.count(configs)) as report:
         for figure in bench_tables.figures(root, configs):
             commands.append(figure)
             report(f"moeshapes {figure.command}, {figure.tables}")
+    # Apart, since they take longer: one forecast would be wrong of both.
+    with progress("bench of references", len(fitting)) as report:
         for name in fitting:
             references.append(measure(name))
             report(name)
