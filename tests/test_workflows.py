@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from moeshapes import claim
+from moeshapes.device import COMPUTE_UNITS
 from process import environment
 from pull_requests import PullRequest, commit, make_origin
 from small_repository import tuned_line
@@ -27,6 +29,13 @@ def text_of(name: str) -> str:
 @pytest.mark.parametrize("name", WORKFLOWS)
 def test_a_workflow_has_no_fault(name: str) -> None:
     assert faults(name, text_of(name)) == []
+
+
+def test_remedies_name_the_label_and_the_gpu_of_the_workflow_that_verifies() -> None:
+    (job,) = yaml.safe_load(text_of("verify-gpu.yml"))["jobs"].values()
+    assert job["if"] == LABEL == f"github.event.label.name == '{claim.LABEL}'"
+    assert "mi350" in job["runs-on"]
+    assert any("MI350" in board for board in COMPUTE_UNITS[claim.LABEL_GFX])
 
 
 PLANTED = {

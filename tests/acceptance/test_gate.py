@@ -64,7 +64,8 @@ def test_a_new_row_without_a_record(origin: Origin) -> None:
     assert f"{TABLE}:3: error MOE501 gfx950/256 token 1 256/256/8/2" in done.stdout
     assert "is new since origin/main" in done.stdout
     assert "no record of a gfx950/256 GPU proves it under `tiny/tp2#target`" in done.stdout
-    assert "fix: Run `moeshapes verify --changed origin/main` on a gfx950/256 GPU, and commit what it" in done.stdout
+    remedy = "on a gfx950/256 GPU (or label the pull request `verify-gpu`), and commit what it"
+    assert f"fix: Run `moeshapes verify --changed origin/main` {remedy}" in done.stdout
     assert "1 new; 0 of 1 proven" in done.stderr
 
 

@@ -9,9 +9,12 @@ from functools import cached_property
 from moeshapes.expand import Declarations
 from moeshapes.record import RECORDS
 from moeshapes.record_name import file_name, folder_name, is_shipped
-from moeshapes.row import TunedRow
+from moeshapes.row import Key, TunedRow
 from moeshapes.use import Use
 from moeshapes.verify.plan import undeclared_use
+
+LABEL, LABEL_GFX = "verify-gpu", "gfx950"
+"""What a pull request is labelled with for verify-gpu.yml to judge its changed rows, and the GPU of its runner."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +39,24 @@ class Claim:
 
         `again` where a record is there that would be taken for it.
         """
-        key, which = self.row.key, f"--changed {since}" if since else self.row.place.file
-        command = f"moeshapes verify {'--fresh ' if again else ''}{which}"
-        return f"Run `{command}` on a {key.gfx}/{key.cu_num} GPU, and commit what it writes below {RECORDS}."
+        which = f"--changed {since}" if since else self.row.place.file
+        return how_to_attest([self.row.key], f"{'--fresh ' if again else ''}{which}", by_label=bool(since))
 
     def among(self, records: Mapping[str, list[str]]) -> str | None:
         """The path of the record among those of a tree, by file name: it may stand in a table's former folder."""
         paths = records.get(self.file, [])
         return self.path if self.path in paths else next(iter(paths), None)
+
+
+def how_to_attest(keys: Iterable[Key], arguments: str, by_label: bool) -> str:
+    """How records of rows with those keys come about: by `verify` with the arguments, or by a workflow's label.
+
+    `by_label` where the rows are those that a pull request changes, which are all that the workflow judges.
+    """
+    gfxes, kinds = zip(*sorted({(key.gfx, f"{key.gfx}/{key.cu_num}") for key in keys}), strict=True)
+    label = f" (or label the pull request `{LABEL}`)" if by_label and LABEL_GFX in gfxes else ""
+    gpus = f"a {kinds[0]} GPU" if len(kinds) == 1 else f"GPUs {' and '.join(kinds)}"
+    return f"Run `moeshapes verify {arguments}` on {gpus}{label}, and commit what it writes below {RECORDS}."
 
 
 def claims_of(row: TunedRow, declarations: Declarations) -> list[Claim]:
