@@ -28,7 +28,8 @@ from small_repository import (
 from table_text import text, write
 
 CLOSING = re.compile(
-    r"\d+ rows × uses judged: \d+ emulated \(\d+ from the cache\), \d+ fail, \d+ error; \d+ skipped; \d+ s"
+    r"(?:1 row × use|\d+ rows × uses) judged: "
+    r"\d+ emulated \(\d+ from the cache\), \d+ fail, \d+ error; \d+ skipped; \d+ s"
 )
 
 
@@ -99,13 +100,14 @@ def test_a_row_that_no_layer_has_is_skipped_with_the_reason_and_the_rest_is_judg
     odd = tuned_line(4, inter_dim="240")
     table = write(repository.parent / "odd_tuned_fmoe.csv", text(tuned_line(8), odd))
     done = run_moeshapes("verify", str(table), cwd=repository)
-    assert "1 emulated (0 from the cache), 0 fail, 0 error; 1 skipped" in done.stdout
+    assert "1 row × use judged: 1 emulated (0 from the cache), 0 fail, 0 error; 1 skipped" in done.stdout
     assert "inter_dim is no multiple of a4w4's scale block, 32" in done.stdout
 
 
 def test_large_buckets_are_skipped_with_the_reason(repository: Path) -> None:
     table = write(repository.parent / "large_tuned_fmoe.csv", text(tuned_line(512), tuned_line(1024)))
     done = run_moeshapes("verify", str(table), cwd=repository)
+    assert f"    256/256/8/2 a4w4 token 512 ({table}:2) under undeclared#row\n" in done.stdout
     assert "skipped 2: emulated up to 256 tokens; this bucket needs a GPU" in done.stdout
     assert "0 rows × uses judged" in done.stdout
 
@@ -167,6 +169,8 @@ def test_only_rows_that_changed_since_a_branch_are_judged(repository: Path) -> N
     table.write_text("\n".join([kept, last.replace("gfx950,256,8", "gfx950,256,16"), ""]))
     changed = run_moeshapes("verify", "--changed", "main", cwd=repository)
     assert [line.split()[1] for line in changed.stdout.splitlines() if "emulated  " in line] == ["16"]
+    assert "1 row × use without an attested record, which `gate` asks for: Run `moeshapes" in changed.stdout
+    assert "attested" not in unchanged.stdout
 
 
 def test_a_base_that_is_not_there_is_said_so(repository: Path) -> None:

@@ -98,6 +98,14 @@ def test_proof_is_taken_from_where_it_was_committed(both: RecordStore) -> None:
     assert (cached.status, cached.cached, again.asked) == (PROVEN, True, [])
 
 
+def test_a_proof_of_a_gpu_that_is_not_here_is_called_committed(both: RecordStore) -> None:
+    (made,) = run([portable_item()], both, AnsweringPool(ran_on(H200)), fresh=False)
+    assert made.subject.row
+    items = plan(Declarations({}, (), ()), [made.subject.row], with_defaults=False)
+    (rested,) = run(items, both, AnsweringPool(result), fresh=False)
+    assert (made.shown_status, rested.shown_status) == ("proven", "proven (committed)")
+
+
 def test_a_failure_on_the_rows_own_gpu_replaces_its_proof(both: RecordStore) -> None:
     run([portable_item()], both, AnsweringPool(ran_on(H200)), fresh=False)
     (failed,) = run([portable_item()], both, AnsweringPool(ran_on(H200, verdict="fail")), fresh=True)

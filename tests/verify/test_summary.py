@@ -14,7 +14,7 @@ from moeshapes.statement import EMULATED, FAIL, PROVEN
 from moeshapes.use import Use
 from moeshapes.verify.plan import Subject
 from moeshapes.verify.run import ERROR, SKIPPED, Verified
-from moeshapes.verify.summary import HEADERS, SPEED, closing_line, details, is_slower, markdown, table
+from moeshapes.verify.summary import HEADERS, SPEED, closing_line, closing_lines, details, is_slower, markdown, table
 from report_samples import one_pass
 from small_repository import tuned_row
 
@@ -123,8 +123,11 @@ def test_details_say_why_and_sum_up_skips() -> None:
         f"error: {name}",
         "    SIGSEGV",
         "    last words",
-        "skipped 1: another reason",
-        "skipped 2: needs a GPU",
+        "skipped 1 of 3: another reason",
+        f"    {name}",
+        "skipped 2 of 3: needs a GPU",
+        f"    {name}",
+        f"    {name}",
     ]
     assert details([verified()]) == ""
 
@@ -137,6 +140,7 @@ def test_details_say_why_and_sum_up_skips() -> None:
             [verified(), verified(cached=True), verified(FAIL), verified(ERROR), verified(SKIPPED)],
             "4 rows × uses judged: 2 emulated (1 from the cache), 1 fail, 1 error; 1 skipped; 7 s",
         ),
+        ([verified()], "1 row × use judged: 1 emulated (0 from the cache), 0 fail, 0 error; 0 skipped; 7 s"),
     ],
 )
 def test_the_closing_line_counts_everything(results: Sequence[Verified], line: str) -> None:
@@ -182,11 +186,50 @@ def test_markdown_holds_the_line_the_table_and_the_reasons() -> None:
 
 def test_what_is_proven_is_counted_first_and_apart() -> None:
     results = [verified(PROVEN), verified(PROVEN, cached=True), verified(cached=True), verified(FAIL)]
-    judged = "2 proven (1 from the cache), 1 emulated (1 from the cache), 1 fail, 0 error"
+    judged = "2 proven (0 by committed records, 1 from the cache), 1 emulated (1 from the cache), 1 fail, 0 error"
     assert closing_line(results, 7.4) == f"4 rows × uses judged: {judged}; 0 skipped; 7 s"
     assert cells(verified(PROVEN))[5] == "proven"
 
 
-def test_why_rows_are_only_emulated_is_summed_up() -> None:
-    results = [verified(note="no sm_90/132 GPU is here"), verified(note="no sm_90/132 GPU is here"), verified()]
-    assert details(results) == "emulated 2: no sm_90/132 GPU is here"
+def test_why_rows_are_only_emulated_is_summed_up_with_the_first_of_them() -> None:
+    results = [*[verified(note="no sm_90/132 GPU is here")] * 5, verified()]
+    head, *named, more = details(results).splitlines()
+    assert head == "emulated 5 of 6: no sm_90/132 GPU is here"
+    assert named == ["    256/256/8/2 a4w4 token 8 (a_tuned_fmoe.csv:2) under tiny/tp2#target"] * 3
+    assert more == "    and 2 more, which `--format json` lists"
+    assert details([verified(SKIPPED, note="needs a GPU")]).startswith("skipped 1: needs a GPU\n")
+
+
+def test_what_rests_on_committed_records_is_counted_apart_from_the_cache() -> None:
+    results = [verified(PROVEN, cached=True, committed=True), verified(PROVEN, cached=True), verified(PROVEN)]
+    assert "3 proven (1 by committed records, 1 from the cache), " in closing_line(results, 1.0)
+    assert [r.shown_status for r in results] == ["proven (committed)", "proven (cached)", "proven"]
+
+
+def on(gfx: str, cu_num: str, status: str = EMULATED) -> Verified:
+    row = tuned_row(8, gfx=gfx, cu_num=cu_num)
+    return verified(status, subject=Subject(row.key, USE, row))
+
+
+def test_changed_rows_that_no_gpu_ran_are_said_to_lack_what_the_gate_asks_for() -> None:
+    line, closing = closing_lines([on("gfx950", "256"), on("gfx950", "256", SKIPPED), verified(PROVEN)], 1.0, "main")
+    assert line == (
+        "2 rows × uses without an attested record, which `gate` asks for: Run `moeshapes verify --changed main` on a "
+        "gfx950/256 GPU (or label the pull request `verify-gpu`), and commit what it writes below generated/records."
+    )
+    assert closing.startswith("2 rows × uses judged: ")
+    assert f"\n\n{line.replace('`', chr(92) + '`')}\n\n" in markdown([*[on("gfx950", "256")] * 2], 1.0, "main")
+
+
+def test_the_label_is_named_only_for_the_gpu_that_it_runs_on() -> None:
+    (line, _) = closing_lines([on("sm_90", "132"), on("gfx942", "304")], 1.0, "main")
+    assert "` on GPUs gfx942/304 and sm_90/132, and commit" in line
+
+
+def test_no_word_of_the_gate_where_nothing_changed_or_all_is_proven() -> None:
+    unchanged = [verified(), verified(PROVEN)]
+    proven = [verified(PROVEN), verified(FAIL), verified(ERROR)]
+    default = replace(verified(), subject=replace(verified().subject, row=None))
+    assert closing_lines(unchanged, 1.0) == [closing_line(unchanged, 1.0)]
+    for results in (proven, [default]):
+        assert closing_lines(results, 1.0, "main") == [closing_line(results, 1.0)]

@@ -136,7 +136,7 @@ def _try(offered: Sequence[Offer], bench: Bench) -> list[Choice]:
 
 def _telling(report: Callable[[str], None]) -> Callable[[Verified], None]:
     def done(verified: Verified) -> None:
-        row, status = verified.subject.row, f"{verified.status}{' (cached)' if verified.cached else ''}"
+        row, status = verified.subject.row, verified.shown_status
         kernels = " + ".join(name for name in (row.kernel1, row.kernel2) if name) if row else ""
         report(printable(f"{status}: {verified.subject.key} {kernels} under {verified.subject.use.id}"))
 

@@ -24,7 +24,7 @@ from moeshapes.verify.gpus import NO_GPUS, LocalGpus, local_gpus
 from moeshapes.verify.run import ERROR, JOB_LIMIT_S, Verified, local_pool, run
 from moeshapes.verify.site import AUTO, BACKENDS, EMULATE, PRODUCTION, Site
 from moeshapes.verify.subjects import Asked, plan_of
-from moeshapes.verify.summary import closing_line, details, is_slower, markdown, table
+from moeshapes.verify.summary import closing_lines, details, is_slower, markdown, table
 
 
 @click.command("verify", short_help="Judge tuned rows and declared uses against references.")
@@ -87,7 +87,7 @@ def command(
 
         results = run(planned, store, pool, fresh, done)
     seconds = time.monotonic() - started
-    written = markdown(results, seconds).encode()
+    written = markdown(results, seconds, changed).encode()
     write_atomically(root / REPORT, written)
     if summary:
         write_where_told(summary, written)
@@ -95,7 +95,8 @@ def command(
         click.echo(_as_json(findings, results))
     else:
         click.echo("\n".join(part for part in (table(results), details(results), weights_line(results)) if part))
-    click.echo(closing_line(results, seconds), err=style == "json")
+    for line in closing_lines(results, seconds, changed):
+        click.echo(line, err=style == "json")
     wrong = has_errors(findings) or any(result.status in (FAIL, ERROR) or is_slower(result) for result in results)
     return FINDINGS if wrong else NOTHING_FOUND
 
@@ -108,8 +109,7 @@ def _gpus_for(backend: str) -> LocalGpus:
 
 
 def _line(verified: Verified) -> str:
-    status = f"{verified.status} (cached)" if verified.cached else verified.status
-    return printable(f"{status}: {verified.subject.name} under {verified.subject.use.id}")
+    return printable(f"{verified.shown_status}: {verified.subject.name} under {verified.subject.use.id}")
 
 
 def _as_json(findings: Sequence[Finding], results: Sequence[Verified]) -> str:

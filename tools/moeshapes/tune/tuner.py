@@ -219,7 +219,7 @@ def _lost_as(item: Planned) -> list[str]:
 
 
 def _line(verified: Verified) -> str:
-    row, status = verified.subject.row, f"{verified.status}{' (cached)' if verified.cached else ''}"
+    row, status = verified.subject.row, verified.shown_status
     kernels = f"{row.kernel1} + {row.kernel2}" if row else ""
     return f"{status}: {verified.subject.key} {kernels} under {verified.subject.use.id}"
 

@@ -28,7 +28,8 @@ JOB_LIMIT_S = 900.0
 class Verified:
     """What is known of a subject now. `record` is None for errors and skips; `note` says why it is no more.
 
-    `saved` is the record's file where this run wrote it.
+    `saved` is the record's file where this run wrote it. `committed` says of a cached proof that it was made elsewhere,
+    and stands among the repository's records.
     """
 
     subject: Subject
@@ -37,6 +38,12 @@ class Verified:
     note: str = ""
     cached: bool = False
     saved: Path | None = None
+    committed: bool = False
+
+    @property
+    def shown_status(self) -> str:
+        """The status, with what it rests on where nothing ran: `proven (committed)`, `emulated (cached)`."""
+        return f"{self.status} ({'committed' if self.committed else 'cached'})" if self.cached else self.status
 
 
 def local_pool(gpus: Sequence[Gpu] = (), limit_s: float = JOB_LIMIT_S) -> Pool:
@@ -82,7 +89,7 @@ def _settled(item: Planned, store: RecordStore, fresh: bool) -> Verified | None:
         return Verified(item.subject, SKIPPED, note=item.skipped)
     proof = _proof_from_elsewhere(item, store)
     if proof is not None:
-        return Verified(item.subject, PROVEN, proof, cached=True)
+        return Verified(item.subject, PROVEN, proof, cached=True, committed=True)
     record = None if fresh else store.load(item.job.id, attested_name(item.subject))
     # Only a pass saves the work: a failure is worth seeing again, with the code that is here now.
     if record is None or record["status"] not in PASSED or not _is_timed(record, item.job):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 
 from tabulate import tabulate
 
+from moeshapes.claim import how_to_attest
 from moeshapes.findings import Place, printable
 from moeshapes.report.figures import with_interval
 from moeshapes.report.speed import BASELINE, Comparison, Speed, speed_of
@@ -16,6 +17,8 @@ from moeshapes.verify.run import ERROR, SKIPPED, Verified
 from moeshapes.verify.timing import SLOWER
 
 HEADERS = ("shape", "tokens", "recipe", "row", "use", "verdict", "error / limit", "NaN", "deterministic", "probed")
+_LISTED = 3
+"""Rows that are named where many have one reason."""
 SPEED = "time without → with, change (noise)"
 
 
@@ -92,9 +95,21 @@ def details(results: Sequence[Verified]) -> str:
         if result.status in (FAIL, ERROR)
     ]
     lines += [f"slower: {_who(result)}\n    {_timing(result)}" for result in results if is_slower(result)]
-    less = Counter((r.status, r.note) for r in results if r.status in (SKIPPED, EMULATED) and r.note)
-    lines += [f"{status} {count}: {printable(reason)}" for (status, reason), count in sorted(less.items())]
+    less: defaultdict[tuple[str, str], list[Verified]] = defaultdict(list)
+    for result in results:
+        if result.status in (SKIPPED, EMULATED) and result.note:
+            less[result.status, result.note].append(result)
+    lines += [line for (status, why), those in sorted(less.items()) for line in _summed_up(status, why, those, results)]
     return "\n".join(lines)
+
+
+def _summed_up(status: str, reason: str, those: Sequence[Verified], results: Sequence[Verified]) -> Iterator[str]:
+    """`emulated 10 of 189: no sm_90/132 GPU is here`, and which those are."""
+    total = sum(result.status == status for result in results)
+    yield f"{status} {len(those)}{f' of {total}' if total > len(those) else ''}: {printable(reason)}"
+    yield from (f"    {_who(result)}" for result in those[:_LISTED])
+    if more := len(those[_LISTED:]):
+        yield f"    and {more} more, which `--format json` lists"
 
 
 def _who(result: Verified) -> str:
@@ -105,25 +120,46 @@ def _indented(note: str) -> str:
     return "\n    ".join(printable(line) for line in note.splitlines())
 
 
+def closing_lines(results: Sequence[Verified], seconds: float, changed: str | None = None) -> list[str]:
+    """What was judged; before it, where rows that `changed` since a branch have no attested record, how they get it."""
+    return [line for line in (_unattested(results, changed), closing_line(results, seconds)) if line]
+
+
+def _unattested(results: Sequence[Verified], changed: str | None) -> str:
+    """What `gate` will still ask for of the rows that changed; empty where none did, or each was run on its GPU."""
+    keys = [r.subject.key for r in results if r.subject.row and r.status in (EMULATED, SKIPPED)]
+    if not changed or not keys:
+        return ""
+    what = f"{_rows_by_uses(len(keys))} without an attested record, which `gate` asks for"
+    return printable(f"{what}: {how_to_attest(keys, f'--changed {changed}', by_label=True)}")
+
+
 def closing_line(results: Sequence[Verified], seconds: float) -> str:
     """`35 rows × uses judged: 35 emulated (0 from the cache), 0 fail, 0 error; 4 skipped; 61 s`.
 
     Rows that are proven come first, where there are any.
     """
     counts = Counter(result.status for result in results)
-    cached = Counter(result.status for result in results if result.cached)
+    cached = Counter(result.status for result in results if result.cached and not result.committed)
+    committed = sum(result.committed for result in results)
     judged = sum(counts[status] for status in (PROVEN, EMULATED, FAIL, ERROR))
-    proven = f"{counts[PROVEN]} {PROVEN} ({cached[PROVEN]} from the cache), " if counts[PROVEN] else ""
+    rests = f"{committed} by committed records, {cached[PROVEN]} from the cache"
+    proven = f"{counts[PROVEN]} {PROVEN} ({rests}), " if counts[PROVEN] else ""
     return (
-        f"{judged} rows × uses judged: {proven}{counts[EMULATED]} {EMULATED} "
+        f"{_rows_by_uses(judged)} judged: {proven}{counts[EMULATED]} {EMULATED} "
         f"({cached[EMULATED]} from the cache), {counts[FAIL]} {FAIL}, "
         f"{counts[ERROR]} {ERROR}; {counts[SKIPPED]} {SKIPPED}; {seconds:.0f} s"
     )
 
 
-def markdown(results: Sequence[Verified], seconds: float) -> str:
+def _rows_by_uses(number: int) -> str:
+    return "1 row × use" if number == 1 else f"{number} rows × uses"
+
+
+def markdown(results: Sequence[Verified], seconds: float, changed: str | None = None) -> str:
     """The whole verification as markdown, for a pull request or a job summary."""
-    parts = ["### moeshapes verify", closing_line(results, seconds), table(results, markdown=True)]
+    closing = map(_markdown_cell, closing_lines(results, seconds, changed))
+    parts = ["### moeshapes verify", *closing, table(results, markdown=True)]
     problems = details(results)
     if problems:
         parts.append("```text\n" + problems.replace("```", "'''") + "\n```")
