@@ -25,7 +25,7 @@ from moeshapes.verify.gpus import NO_GPUS, Gpu
 from moeshapes.verify.job import Job
 from moeshapes.verify.pool import Pool
 from process import run_moeshapes
-from small_repository import PORTABLE_TABLE
+from small_repository import PORTABLE_TABLE, write_both_backends
 from tuning import SPACE, Lab, first, plain_us, second, write_tiny
 
 SHAPE = "tiny/tp2-triton"
@@ -355,15 +355,15 @@ def test_a_shape_or_a_table_is_tuned(what: str, tune: Tune, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("what", "options", "said"),
+    ("what", "options", "said", "remedy"),
     [
-        ("tiny/tp2-tritom", (), "did you mean `tiny/tp2-triton`?"),
-        (SHAPE, ("--tokens", "8,64"), "does not declare 64 tokens"),
-        (SHAPE, ("--gpu", "gfx950/256"), "and there is no GPU here"),
+        ("tiny/tp2-tritom", (), "did you mean `tiny/tp2-triton`?", "Name a shape or an untuned table of"),
+        (SHAPE, ("--tokens", "8,64"), "does not declare 64 tokens", "Move the buckets from `left_out` to `tokens`"),
+        (SHAPE, ("--gpu", "gfx950/256"), "and there is no GPU here", "Run it on a gfx950/256 or sm_90/132 GPU."),
     ],
 )
 def test_what_cannot_be_tuned_is_a_finding(
-    what: str, options: Sequence[str], said: str, tune: Tune, tmp_path: Path
+    what: str, options: Sequence[str], said: str, remedy: str, tune: Tune, tmp_path: Path
 ) -> None:
     write_tiny(tmp_path)
     done = tune(Lab(), *options, "--format", "json", what=what)
@@ -371,6 +371,30 @@ def test_what_cannot_be_tuned_is_a_finding(
     (found,) = json.loads(done.stdout)
     assert found["rule"] == "MOE551"
     assert said in found["message"]
+    assert found["remedy"].startswith(remedy)
+
+
+@pytest.mark.parametrize("gpus", [True, False])
+@pytest.mark.parametrize("what", ["tiny/tp2", "tiny_untuned_fmoe.csv"])
+def test_a_shape_of_aiters_kernels_is_sent_to_aiters_tuner(
+    what: str, gpus: bool, tune: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_both_backends(write_tiny(tmp_path))
+    if not gpus:
+        monkeypatch.setattr(tune_command, "local_gpus", lambda: NO_GPUS)
+    (found,) = json.loads(tune(Lab(), "--format", "json", what=what).stdout)
+    assert f"`{what}` is of AITER's kernels, which its own tuner tunes" in found["message"]
+    untuned = "generated/aiter/configs/model_configs/tiny_untuned_fmoe.csv"
+    assert found["remedy"] == f"Run `moeshapes select --tune --aiter DIR --source NOTE {untuned}` on its GPU."
+
+
+def test_a_gpu_of_another_kind_may_be_declared(tune: Tune, tmp_path: Path) -> None:
+    write_tiny(tmp_path)
+    shape = tmp_path / f"shapes/{SHAPE}.yaml"
+    shape.write_text(shape.read_text(encoding="utf-8").replace("{gfx: sm_90, cu_num: 132}", "{gfx: sm_90, cu_num: 78}"))
+    done = tune(Lab())
+    assert done.returncode == 1
+    assert "GPU, or declare the one here in `gpus`." in done.stdout
 
 
 def test_without_a_gpu_nothing_is_tuned(tune: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

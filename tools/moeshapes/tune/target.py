@@ -9,7 +9,7 @@ from moeshapes.expand import Declarations, DeclaredRow
 from moeshapes.findings import Finding, Place
 from moeshapes.policy import Deny
 from moeshapes.recipe import RECIPES, Recipe
-from moeshapes.repository import tuned_name
+from moeshapes.repository import csv_path, tuned_name
 from moeshapes.row import Key
 from moeshapes.schema_check import nearest
 from moeshapes.tune.faults import NOT_TUNABLE
@@ -57,7 +57,10 @@ def targets_of(
         if wanted and not found:
             kinds_of_rows = sorted({kind_of(key.gfx, key.cu_num) for row in wanted for key in row.keys})
             message = f"`{name}` is for {', '.join(kinds_of_rows)}, and {_listed(here)}"
-            findings.append(Finding(NOT_TUNABLE, Place("GPU"), message))
+            remedy = (
+                f"Run it on a {' or '.join(kinds_of_rows)} GPU{', or declare the one here in `gpus`' if here else ''}."
+            )
+            findings.append(Finding(NOT_TUNABLE, Place("GPU"), message, remedy))
     return [Target(key, declarations.of(key, portable=True)) for key in keys], findings
 
 
@@ -69,13 +72,14 @@ def _names(row: DeclaredRow) -> tuple[str, ...]:
 def _missing(
     declarations: Declarations, name: str, rows: Sequence[DeclaredRow], tokens: frozenset[int]
 ) -> Iterator[Finding]:
-    if not rows:
-        of_aiter = any(name in _names(row) for row in declarations.rows)
+    of_aiter = sorted({row.csv for row in declarations.rows if name in _names(row)}) if not rows else []
+    if of_aiter:
+        message = f"`{name}` is of AITER's kernels, which its own tuner tunes"
+        command = f"moeshapes select --tune --aiter DIR --source NOTE {csv_path(of_aiter[0])}"
+        yield Finding(NOT_TUNABLE, Place("SHAPE"), message, f"Run `{command}` on its GPU.")
+    elif not rows:
         known = sorted({each for row in declarations.rows if row.is_portable for each in _names(row)[:2]})
-        what = (
-            "is of AITER's kernels, whose own tuner `moeshapes select --tune` runs" if of_aiter else "is not declared"
-        )
-        yield Finding(NOT_TUNABLE, Place("SHAPE"), f"`{name}` {what}{'' if of_aiter else nearest(name, known)}")
+        yield Finding(NOT_TUNABLE, Place("SHAPE"), f"`{name}` is not declared{nearest(name, known)}")
     undeclared = tokens - {row.row.token for row in rows} if rows else frozenset()
     if undeclared:
         message = f"`{name}` does not declare {listed_tokens(undeclared)} tokens"
