@@ -111,6 +111,9 @@ def test_c14_a_proposed_row_is_doubted_for_all_that_is_odd_about_it() -> None:
     severities = {finding.rule.id: finding.rule.severity.value for finding in found}
     assert {"MOE163": "error", "MOE161": "warning", "MOE158": "info", "MOE301": "info"}.items() <= severities.items()
     assert "cannot check" in message(found, "MOE301")
+    (missing,) = [finding.remedy for finding in found if finding.rule.id == "MOE161"]
+    assert missing.startswith("Write what the key and us give, tflops ")
+    assert "or leave a row that was published so" in missing
 
 
 def test_c15_the_sorted_blocks_of_both_kernels_are_block_m() -> None:

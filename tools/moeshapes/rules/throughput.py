@@ -22,7 +22,7 @@ MISSING = Rule(
     "MOE161", "throughput-missing", Severity.WARNING,
     what="tflops or bw is 0 or empty.",
     why="The tuner fills both: the row was not written by it, or not as it wrote it.",
-    fix="Restore the row from the tuner's output.",
+    fix="Write what the key and us give, or leave a row that was published so: no lookup reads them.",
 )  # fmt: skip
 
 _TOLERANCE = 0.005
@@ -41,7 +41,8 @@ def throughputs(subject: Subject) -> Iterator[Finding]:
     missing = [name for name, values in expected.items() if values and not float(stated[name] or 0)]
     wrong = [name for name in expected if name not in missing and _differs(float(stated[name] or 0), expected[name])]
     if missing:
-        remedy = "Restore the tuner's values: " + ", ".join(f"{name} {expected[name][0]:.2f}" for name in missing) + "."
+        given = ", ".join(f"{name} {expected[name][0]:.2f}" for name in missing)
+        remedy = f"Write what the key and us give, {given}, or leave a row that was published so: no lookup reads them."
         yield subject.finding(MISSING, f"{' and '.join(missing)} 0 or empty", remedy)
     if wrong:
         given = " and ".join(f"{name} {stated[name]} (not {expected[name][0]:.2f})" for name in wrong)
