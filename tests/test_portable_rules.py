@@ -53,6 +53,16 @@ def test_a_sound_row_has_no_finding_on_any_gpu(device: tuple[str, str]) -> None:
     assert rules(portable_row(8, gfx=device[0], cu_num=device[1])) == []
 
 
+def test_no_gpu_reads_faster_than_its_memory() -> None:
+    """Two experts of MXFP4 at the peak of an H200's kind, and at that of an MI355X."""
+    us = {"sm_90": 2 * 3 * 256 * 256 / 2 / 4.9e6, "gfx950": 2 * 3 * 256 * 256 / 2 / 8e6}
+    for device in (("sm_90", "132"), ("gfx950", "256")):
+        told = {"gfx": device[0], "cu_num": device[1], "us2": "0"}
+        for share, expected in ((0.99, ["MOE151"]), (1.01, [])):
+            time = f"{share * us[device[0]]:.5f}"
+            assert rules(portable_row(8, us1=time, us=time, **told)) == expected
+
+
 # --- tables
 
 

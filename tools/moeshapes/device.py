@@ -40,6 +40,13 @@ PEAKS = {
         flops_per_cycle={Format.BF16: 4096, Format.FP8: 8192, Format.INT8: 8192, Format.FP4: 16384},
         source="AMD Instinct MI355X data sheet (2.5 PFLOPS bf16, 5 fp8, 10 MXFP4, 256 CUs, 2.4 GHz, 8 TB/s)",
     ),
+    "sm_90": Peaks(
+        bandwidth=4.9e12,
+        clock=1.98e9,
+        flops_per_cycle={Format.BF16: 4096, Format.FP8: 8192, Format.INT8: 8192},
+        source="NVIDIA H100 SXM (989 TFLOPS bf16, 1979 fp8, 132 SMs at 1.83 GHz) and GH200 (4.9 TB/s) data sheets; "
+        "the highest clock that nvidia-smi sets is 1.98 GHz",
+    ),
 }
 """Architectures without an entry are not judged."""
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from statistics import NormalDist
+
 from moeshapes.device import PEAKS
 from moeshapes.recipe import Format, format_of
 from moeshapes.row import Key, UntunedRow
 
+_QUANTILES = [NormalDist().inv_cdf((number + 0.5) / 64) for number in range(64)]
 _BYTES = {Format.BF16: 2.0, Format.FP8: 1.0, Format.INT8: 1.0, Format.FP4: 0.5, Format.INT4: 0.5}
 
 
@@ -24,6 +27,20 @@ def expected_experts(shape: UntunedRow) -> float:
     """Distinct experts that uniform random routing of the bucket's tokens is expected to hit."""
     missed = max(0.0, 1 - shape.topk / shape.expert) ** shape.token
     return shape.expert * (1 - missed)
+
+
+def drawn_experts(shape: UntunedRow, shared: int) -> float:
+    """Distinct experts that the verifier's routing of the bucket's tokens is expected to hit, to some percent below.
+
+    A token takes the experts of its largest logits, each the sum of a normal popularity of the expert's own and of
+    normal noise (workload.drawn_front), and besides them the last `shared` ones. Taken as those above one threshold.
+    """
+    routed, slots = shape.expert - shared, shape.topk - shared
+    if not 0 < slots < routed:
+        return float(shape.expert if slots >= routed else shared)
+    threshold = NormalDist(sigma=2**0.5).inv_cdf(1 - slots / routed)
+    missed = [NormalDist(popularity).cdf(threshold) ** shape.token for popularity in _QUANTILES]
+    return shared + routed * (1 - sum(missed) / len(missed))
 
 
 def read_time(key: Key, experts: float) -> float | None:
