@@ -22,7 +22,8 @@ from moeshapes.report.page import embedded, render_page
 from moeshapes.report.page_data import page_data
 from moeshapes.report.proof import Proof, proofs_of
 from moeshapes.repository import load_declarations
-from moeshapes.roofline import compute_time, expected_experts, read_time
+from moeshapes.roofline import compute_time, drawn_experts, expected_experts, read_time
+from moeshapes.row import UntunedRow
 from report_page_samples import large_page
 from small_repository import portable_row, tuned_row, write_small_repository
 
@@ -151,6 +152,33 @@ def test_a_devices_unknown_peaks_give_no_roofline(large: tuple[list[Proof], list
     assert set(shape["roof"]) == {None}
 
 
+@pytest.mark.parametrize(
+    "spoil", [lambda shape: replace(shape, q_dtype_a="torch.f3"), lambda shape: replace(shape, q_dtype_w="torch.f3")]
+)
+def test_half_a_roofline_is_none(
+    large: tuple[list[Proof], list[Coverage]], spoil: Callable[[UntunedRow], UntunedRow]
+) -> None:
+    """Only the time to read is known, or only that to compute."""
+    key = large[0][0].row.key
+    strange = replace(key, shape=spoil(key.shape))
+    assert (read_time(strange, 1) is None) != (compute_time(strange) is None)
+    (shape,) = page_data([replace(large[0][0], row=replace(large[0][0].row, key=strange))], [])["shapes"]
+    assert set(shape["roof"]) == {None}
+
+
+def test_portable_kernels_read_what_the_verifiers_routing_hits(tmp_path: Path) -> None:
+    """Under the use that has more shared experts, which hits fewer."""
+    row = portable_row(64, expert="65", topk="3", q_dtype_a="torch.float8_e4m3fn")
+    declared, _ = load_declarations(write_small_repository(tmp_path))
+    (proof,) = proofs_of([row], declared, Evidence(tmp_path))
+    proofs = [replace(proof, use=replace(proof.use, shared_experts=shared)) for shared in (0, 2)]
+    data = page_data(proofs, [])
+    at = data["buckets"].index(64)
+    hit = [drawn_experts(row.key.shape, shared) for shared in (0, 2)]
+    assert hit[1] < hit[0] < expected_experts(row.key.shape)
+    assert data["shapes"][0]["roof"][at] == pytest.approx(read_time(row.key, hit[1]), rel=1e-3)
+
+
 def test_cells_refer_to_rows_and_deployments_to_shapes(large: tuple[list[Proof], list[Coverage]]) -> None:
     data = page_data(*large)
     for coverage, deployment in zip(large[1], data["deployments"], strict=True):
@@ -191,10 +219,12 @@ def test_what_it_was_made_of_is_no_markup(large: tuple[list[Proof], list[Coverag
     assert BAD not in render_page([], [], Links(), BAD)
 
 
-@given(st.text())
+@given(st.text() | st.text(st.characters(categories=["Cc", "Cf", "Co", "Zl", "Zp"])))
 def test_any_text_survives_embedding(text: str) -> None:
+    """And no terminal or editor that shows the page obeys it."""
     written = str(embedded({"a": text}))
-    assert not re.search("[<>&\u2028\u2029]", written)
+    assert re.fullmatch("[ -~]+", written)
+    assert not re.search("[<>&]", written)
     assert json.loads(written) == {"a": text}
 
 

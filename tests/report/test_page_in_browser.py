@@ -11,9 +11,14 @@ from typing import Any
 
 import pytest
 
+from moeshapes.claim import judged_uses
 from moeshapes.report.links import Links
 from moeshapes.report.page import render_page
+from moeshapes.report.proof import Proof
+from moeshapes.repository import load_declarations
 from report_page_samples import large_page
+from report_samples import FASTER, MI355X, record, speed
+from small_repository import tuned_row, write_small_repository
 
 sync_api = pytest.importorskip(
     "playwright.sync_api", reason="playwright is not installed: the page is not clicked through"
@@ -237,3 +242,45 @@ def test_the_dark_is_dark(browser: Any, files: dict[str, Path]) -> None:
         backs.append(opened.page.evaluate("getComputedStyle(document.body).backgroundColor"))
         opened.context.close()
     assert backs == ["rgb(255, 255, 255)", "rgb(13, 17, 23)"]
+
+
+@pytest.fixture
+def lone(browser: Any, tmp_path: Path) -> Iterator[Opened]:
+    """A page of one row, proven on a board whose name turns text around, and emulated on a CPU."""
+    row = tuned_row(8)
+    declarations, _ = load_declarations(write_small_repository(tmp_path))
+    (use,) = judged_uses(row, declarations)
+    told = record(row, use, speed(FASTER, row.us)) | {"device": MI355X | {"board": "a\u202eb\x9b2J<b>"}}
+    emulated = told | {"status": "emulated", "backend": "emulate", "device": told["device"] | {"kind": "cpu"}}
+    text = render_page([Proof(row, use, True, each) for each in (told, emulated)], [], Links(), "Made")
+    (tmp_path / "lone.html").write_text(text, encoding="utf-8")
+    opened = Opened(browser, tmp_path / "lone.html")
+    yield opened
+    opened.context.close()
+    assert opened.troubles == []
+
+
+def test_what_cannot_be_seen_is_shown_as_an_escape(lone: Opened) -> None:
+    status = lone.page.locator(".rows tbody td.said").nth(1).inner_text()
+    assert status.startswith("proven on a\\u{202e}b\\u{9b}2J<b> gfx950/256 under tiny/tp2")
+    assert re.search("; emulated on a CPU under tiny/tp2[^;]*$", status)
+
+
+def test_a_lone_row_has_a_roofline_and_labels(lone: Opened) -> None:
+    chart = lone.page.locator("#shapes svg[role=group]").first
+    assert re.fullmatch(r"M[\d.]+ [\d.]+(L[\d.]+ [\d.]+){2}", chart.locator("path.roof").get_attribute("d"))
+    beside, below = (chart.locator(f"> text[text-anchor={side}]").all_text_contents() for side in ("end", "middle"))
+    assert below == ["4", "8", "16", "tokens"]
+    assert beside[0] == "µs"
+    assert len([float(label) for label in beside[1:]]) >= 2
+
+
+def test_what_was_recorded_is_seen_behind_what_was_measured(lone: Opened) -> None:
+    chart = lone.page.locator("#shapes svg[role=group]").first
+    sizes = [chart.locator(f"circle.{name}").bounding_box()["width"] for name in ("recorded", "tuned")]
+    assert sizes[0] > sizes[1] + 2
+
+
+def test_every_mark_of_the_legend_is_a_box(plain: Opened) -> None:
+    boxes = [box.bounding_box() for box in plain.page.locator("#legend li span").all()]
+    assert all(box["height"] > 15 and box["width"] > 20 for box in boxes)

@@ -45,8 +45,8 @@ function tableRow(shape, number, row, index) {
     make("th", { scope: "row" }, String(row.t)),
     make("td", {}, row.u === null ? "unreadable" : String(row.u)),
     make("td", {}, found.length ? `${found[0][2][0]} → ${found[0][2][1]}` : "–"),
-    make("td", {}, found.map((each) => `${changeText(each[3])} against ${LABELS[each[0]]}: ${each[1]}`).join("; ") || "–"),
-    make("td", {}, statusText(row, some)),
+    make("td", { class: "said" }, found.map((each) => `${changeText(each[3])} against ${LABELS[each[0]]}: ${each[1]}`).join("; ") || "–"),
+    make("td", { class: "said" }, statusText(row, some)),
     make("td", {}, String(worst((proof) => proof.nan))),
     make("td", {}, some.length ? (some.every((proof) => proof.det) ? "yes" : "no") : "–"),
     make("td", { class: "name" }, ...row.k.flatMap((kernel, i) => [i ? make("br") : "", make("code", {}, name(kernel))])),
@@ -58,7 +58,12 @@ function tableRow(shape, number, row, index) {
 }
 function statusText(row, some) {
   if (!some.length) return "no record";
-  return proofs(row).map((proof) => `${proof.s}${proof.d === undefined ? "" : ` on ${name(proof.d)}`}${proofs(row).length > 1 ? ` under ${name(proof.use)}` : ""}`).join("; ");
+  return proofs(row).map((proof) => `${found(proof)}${proofs(row).length > 1 ? ` under ${name(proof.use)}` : ""}`).join("; ");
+}
+function found(proof) {
+  const device = proof.d === undefined ? "" : name(proof.d);
+  if (!device.startsWith("emulated on ")) return device ? `${proof.s} on ${device}` : proof.s;
+  return proof.s === "emulated" ? device : `${proof.s}, ${device}`;
 }
 function buildShape(shape, number) {
   if (shape.built) return;
@@ -188,7 +193,7 @@ function goToHash() {
 }
 function tell(event) {
   const td = event.target.closest("td");
-  if (td && td.words) byId("said").textContent = td.words;
+  if (td && td.words) byId("said").textContent = visible(td.words);
 }
 
 drawCoverage();

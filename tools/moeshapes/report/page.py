@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,8 +20,10 @@ from moeshapes.report.proof import Proof
 from moeshapes.report.render import environment
 
 _SCRIPTS = ("page_facts.js", "page_charts.js", "page.js")
-_ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
-"""What could end a script element, or a line of one; in JSON they only stand in strings."""
+_ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
+"""What could end a script element; in JSON they only stand in strings."""
+_BEYOND_ASCII = re.compile("[^ -~]+")
+"""Among it what ends a line of a script, what a terminal obeys, and what turns the order of text around."""
 
 
 def render_page(proofs: Sequence[Proof], coverages: Sequence[Coverage], links: Links, made: str) -> str:
@@ -45,8 +48,9 @@ def render_page(proofs: Sequence[Proof], coverages: Sequence[Coverage], links: L
 
 def embedded(value: Any) -> Markup:
     """JSON that may stand in a script element. Halves of characters, as names of files may have, become `?`."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).translate(_ESCAPES)
-    return Markup(text.encode(errors="replace").decode())
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    whole = text.encode(errors="replace").decode()
+    return Markup(_BEYOND_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], whole).translate(_ESCAPES))
 
 
 def _source(name: str) -> str:

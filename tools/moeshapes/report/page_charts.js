@@ -18,25 +18,33 @@ function seriesOf(shape, number) {
 }
 function markOf(id, x, y) {
   if (id === "baseline") return draw("rect", { class: `mark ${id}`, x: x - 4, y: y - 4, width: 8, height: 8 });
-  return draw("circle", { class: `mark ${id}`, cx: x, cy: y, r: 4.5 });
+  /* A ring: what was recorded is mostly what was measured, and stands behind it. */
+  return draw("circle", { class: `mark ${id}`, cx: x, cy: y, r: id === "recorded" ? 7 : 4.5 });
+}
+function rangeOf(values, margin, least) {
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  const more = Math.max(margin, (least - (high - low)) / 2);
+  return [low - more, high + more];
 }
 function timesChart(shape, number, width) {
-  const [height, left, right, top, bottom] = [290, 48, 12, 12, 34];
+  const [height, left, right, top, bottom] = [310, 48, 12, 26, 46];
   const series = seriesOf(shape, number);
   const roof = data.buckets.map((bucket, i) => [bucket, shape.roof[i]]).filter(([, us]) => us > 0);
   const all = [...series.flatMap((each) => each.points), ...roof];
   if (!all.length) return null;
-  const tokens = shape.rows.map((row) => row.t);
-  const [firstX, lastX] = [Math.log2(Math.min(...tokens)) - 0.3, Math.log2(Math.max(...tokens)) + 0.3];
+  /* At least the buckets beside a lone one, so that the roofline is a line, and two labels a side. */
+  const [firstX, lastX] = rangeOf(shape.rows.map((row) => Math.log2(row.t)), 0.3, 2.2);
   const inside = all.filter(([token]) => Math.log2(token) >= firstX && Math.log2(token) <= lastX);
-  const [firstY, lastY] = [Math.log10(Math.min(...inside.map(([, us]) => us))) - 0.1, Math.log10(Math.max(...inside.map(([, us]) => us))) + 0.1];
+  const [firstY, lastY] = rangeOf(inside.map(([, us]) => Math.log10(us)), 0.1, 0.7);
   const x = (token) => left + ((Math.log2(token) - firstX) / (lastX - firstX)) * (width - left - right);
   const y = (us) => height - bottom - ((Math.log10(us) - firstY) / (lastY - firstY)) * (height - top - bottom);
   const svg = chartFrame(width, height, "Microseconds against tokens, both logarithmic", summaryOf(shape, series));
   const every = Math.ceil(((lastX - firstX) * 34) / (width - left - right));
   data.buckets.filter((bucket) => Math.log2(bucket) >= firstX && Math.log2(bucket) <= lastX).forEach((bucket, i) => {
-    if (i % every === 0) svg.append(draw("text", { x: x(bucket), y: height - 12, "text-anchor": "middle", "aria-hidden": "true" }, short(bucket)));
+    if (i % every === 0) svg.append(draw("text", { x: x(bucket), y: height - 28, "text-anchor": "middle", "aria-hidden": "true" }, short(bucket)));
   });
+  svg.append(draw("text", { x: left - 6, y: 15, "text-anchor": "end", "aria-hidden": "true" }, "µs"));
+  svg.append(draw("text", { x: (left + width - right) / 2, y: height - 9, "text-anchor": "middle", "aria-hidden": "true" }, "tokens"));
   for (let power = Math.floor(firstY); power <= lastY; power++) for (const digit of [1, 2, 5]) {
     const us = digit * 10 ** power;
     if (Math.log10(us) < firstY || Math.log10(us) > lastY) continue;

@@ -18,7 +18,8 @@ const VERDICTS = ["faster", "same", "slower", "unresolved"];
 const WORST_FIRST = ["fail", "no record", "emulated", "proven"];
 const LABELS = { baseline: "the baseline", replaced: "the row it replaces" };
 
-/* Elements: text is only ever set as text. */
+/* Elements: text is only ever set as text, and what is no visible character in it as an escape. */
+const visible = (text) => text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (character) => `\\u{${character.codePointAt(0).toString(16)}}`);
 function make(kind, attributes = {}, ...children) {
   return fill(document.createElement(kind), attributes, children);
 }
@@ -27,7 +28,8 @@ function draw(kind, attributes = {}, ...children) {
 }
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) if (value !== null) element.setAttribute(name, value);
-  element.append(...children.filter((child) => child !== null && child !== ""));
+  const some = children.filter((child) => child !== null && child !== "");
+  element.append(...some.map((child) => (typeof child === "string" ? visible(child) : child)));
   return element;
 }
 

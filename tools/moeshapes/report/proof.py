@@ -75,13 +75,18 @@ class Proof:
         return self.record["numerics"]["baseline"] if self.record else None
 
     @property
+    def emulated(self) -> bool:
+        """Whether the record is of arithmetic in plain torch, and no kernel ran."""
+        return self.record is not None and self.record["backend"] == "emulate"
+
+    @property
     def device(self) -> str:
         """`NVIDIA H200 sm_90/132`, or that it was emulated."""
         if self.record is None:
             return NO_RECORD
         device = self.record["device"]
         where = f"{device['board']} {device['gfx']}/{device['cu_num']}" if device["kind"] == "gpu" else "a CPU"
-        return f"emulated on {where}" if self.record["backend"] == "emulate" else where
+        return f"emulated on {where}" if self.emulated else where
 
 
 def proofs_of(rows: Iterable[TunedRow], declarations: Declarations, evidence: Evidence) -> Iterator[Proof]:

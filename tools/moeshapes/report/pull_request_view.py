@@ -101,11 +101,10 @@ class _Rows:
     def baselines(self) -> Iterator[Row]:
         for proof in self._request.by_urgency:
             if proof.baseline:
-                equal = "equal: the row changes nothing" if proof.baseline["bitwise_equal"] else "no"
                 share = f"{float(proof.baseline['over_limit']):.3f}"
-                kernels = Markup("<br>").join(code(name) for name in proof.baseline["launched"])
                 same = _SAME_BITS[proof.baseline.get("deterministic")]
-                yield (self._at(proof.row), code(proof.use.id), cell(equal), cell(same), cell(share), kernels)
+                at, use = self._at(proof.row), code(proof.use.id)
+                yield (at, use, cell(_equality(proof)), cell(same), cell(share), _baseline_kernels(proof))
 
     def passes(self) -> Iterator[Row]:
         for proof in self._request.by_urgency:
@@ -223,6 +222,19 @@ def _padding(proof: Proof) -> str:
     use = proof.use
     pads = [f"{name} {pad}" for name, pad in (("hidden", use.hidden_pad), ("inter", use.intermediate_pad)) if pad]
     return f"{', '.join(pads)} as {use.pads}" if pads else "none"
+
+
+def _equality(proof: Proof) -> str:
+    """Whether the row gives what runs without it. Only kernels can say so: bits of an emulation are those of torch."""
+    if proof.emulated:
+        return "not known: no kernel ran"
+    return "equal: the row changes nothing" if (proof.baseline or {})["bitwise_equal"] else "no"
+
+
+def _baseline_kernels(proof: Proof) -> Markup:
+    if proof.emulated:
+        return cell("none ran: its arithmetic was emulated")
+    return Markup("<br>").join(code(name) for name in (proof.baseline or {})["launched"])
 
 
 def _bad_values(proof: Proof) -> Markup:
