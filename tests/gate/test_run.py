@@ -191,6 +191,16 @@ def test_a_declaration_that_condemns_old_rows(origin: Origin) -> None:
     assert finding.rule.name == "denied-kernel"
 
 
+def test_a_row_that_changes_with_its_declaration_is_condemned_once(origin: Origin) -> None:
+    """Of a waiver, too, that covers it."""
+    deny = "kernels:\n  deny:\n    - {match: {mode: atomic}, reason: planted}\n"
+    change = origin.clone().table(tuned_line(8, kernelName2=OTHER)).prove().file("shapes/tiny/tp2.yaml", SHAPE + deny)
+    (finding,) = (each for each in judged(change).findings if each.rule.name == "denied-kernel")
+    waiver = f"{{rule: {finding.rule.id}, file: tiny_tuned_fmoe.csv, reason: planted, until: 2026-12-31}}"
+    result = judged(change.file("waivers.yaml", f"waivers:\n  - {waiver}\n"))
+    assert ("denied-kernel" in names(result.findings), result.waived) == (False, 1)
+
+
 def test_text_errors_block_where_they_are_new(tmp_path: Path) -> None:
     origin = make_origin(tmp_path, tuned_line(8), "<<<<<<< HEAD", proven=[8])
     change = origin.clone().table("<<<<<<< HEAD", tuned_line(8))
