@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -93,6 +94,19 @@ def test_both_passes_and_the_noise_are_shown(text: str) -> None:
 def test_bits_and_kernels_of_the_baseline(text: str) -> None:
     rows = table(text, "Against the baseline")
     assert rows[0][2:] == ["no", "no", "0.450", "<code>moe_ck2stages_gemm1</code>"]
+
+
+def test_an_emulation_says_nothing_of_kernels_or_their_bits(request_: PullRequest) -> None:
+    proven = next(proof for proof in request_.proofs if proof.record and proof.status == "proven")
+    record = json.loads(json.dumps(proven.record))
+    record |= {"backend": "emulate", "status": "emulated", "device": {"kind": "cpu"}}
+    record["numerics"]["baseline"] |= {"bitwise_equal": True, "launched": ["emulated Arithmetic(block_m=32)"]}
+    emulated = replace(request_, proofs=(replace(proven, record=record),), retimed=())
+    (row,) = table(render_pull_request(emulated, Links()), "Against the baseline")
+    assert (row[2], row[-1]) == ("not known: no kernel ran", "none ran: its arithmetic was emulated")
+    record["backend"] = "production"
+    (row,) = table(render_pull_request(emulated, Links()), "Against the baseline")
+    assert row[2] == "equal: the row changes nothing"
 
 
 def test_what_is_gone_measured_again_and_never_there(text: str) -> None:

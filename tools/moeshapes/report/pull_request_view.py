@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from markupsafe import Markup
 
@@ -100,11 +101,10 @@ class _Rows:
 
     def baselines(self) -> Iterator[Row]:
         for proof in self._request.by_urgency:
-            if proof.baseline:
-                share = f"{float(proof.baseline['over_limit']):.3f}"
-                same = _SAME_BITS[proof.baseline.get("deterministic")]
-                at, use = self._at(proof.row), code(proof.use.id)
-                yield (at, use, cell(_equality(proof)), cell(same), cell(share), _baseline_kernels(proof))
+            if baseline := proof.baseline:
+                equal, kernels = _compared_bits(proof, baseline)
+                same, share = _SAME_BITS[baseline.get("deterministic")], f"{float(baseline['over_limit']):.3f}"
+                yield (self._at(proof.row), code(proof.use.id), cell(equal), cell(same), cell(share), kernels)
 
     def passes(self) -> Iterator[Row]:
         for proof in self._request.by_urgency:
@@ -224,17 +224,12 @@ def _padding(proof: Proof) -> str:
     return f"{', '.join(pads)} as {use.pads}" if pads else "none"
 
 
-def _equality(proof: Proof) -> str:
-    """Whether the row gives what runs without it. Only kernels can say so: bits of an emulation are those of torch."""
+def _compared_bits(proof: Proof, baseline: Mapping[str, Any]) -> tuple[str, Markup]:
+    """Whether the row gives what runs without it, and that one's kernels. Bits of an emulation are torch's own."""
     if proof.emulated:
-        return "not known: no kernel ran"
-    return "equal: the row changes nothing" if (proof.baseline or {})["bitwise_equal"] else "no"
-
-
-def _baseline_kernels(proof: Proof) -> Markup:
-    if proof.emulated:
-        return cell("none ran: its arithmetic was emulated")
-    return Markup("<br>").join(code(name) for name in (proof.baseline or {})["launched"])
+        return "not known: no kernel ran", cell("none ran: its arithmetic was emulated")
+    equal = "equal: the row changes nothing" if baseline["bitwise_equal"] else "no"
+    return equal, Markup("<br>").join(code(name) for name in baseline["launched"])
 
 
 def _bad_values(proof: Proof) -> Markup:
