@@ -17,6 +17,7 @@ from moeshapes.deployment import deployments
 from moeshapes.dispatch import BUCKETS, tokens_of
 from moeshapes.explain import explain
 from moeshapes.family import AITER_CONFIGS, merge_order, read_family
+from moeshapes.log_line import parse_key
 from moeshapes.repository import load_declarations
 from moeshapes.row import Key
 from moeshapes.runtime.call import RuntimeCall, call_of_key
@@ -127,3 +128,20 @@ def test_under_any_circumstances(aiter: Both, data: st.DataObject) -> None:
     )
     topk_width = call.topk_width + int(changed.get("expert_mask", False))
     aiter.agree(replace(call, **{**changed, "topk_width": topk_width}))
+
+
+@pytest.mark.parametrize(
+    ("token", "why"),
+    [
+        (1, "ksplit 12, use_nt True, estimated m per expert 0: its heuristic's choice; this step has no split K"),
+        (128, "block_m 32, ksplit 0, use_nt True, estimated m per expert 4"),
+        (1024, "estimated m per expert 35: its heuristic's choice; this step has block_m 32"),
+    ],
+)
+def test_where_the_log_has_another_launch_than_what_runs_it_says_whose_it_is(token: int, why: str) -> None:
+    """FlyDSL's fallback, which sets its own tile whatever AITER's heuristic logs."""
+    key = parse_key(f"gfx950,256,{token},6144,256,257,9,Silu,bf16,fp4x2,fp4x2,per_1x32,1,0")
+    assert isinstance(key, Key)
+    *_, runs = explain("a call", call_of_key(key), merge([])).steps
+    (logs,) = [line for line in runs.lines if line.startswith("AITER logs: ")]
+    assert logs.endswith(why)

@@ -187,9 +187,18 @@ def _plan_lines(explanation: Explanation) -> Iterator[str]:
     yield f"{planned.path}, {chosen} (step {planned.step} of AITER's order), block_m {planned.block_m}{splits}"
     yield from () if named else (str(stage) for stage in planned.stages)
     if row is None:
-        yield f"AITER logs: {explanation.situation.heuristic}"
+        yield f"AITER logs: {_logged(explanation)}"
     for remark in explanation.remarks:
         yield f"{remark.severity.value}: {remark.text}"
+
+
+def _logged(explanation: Explanation) -> str:
+    """What AITER logs of a call without a row: its heuristic's choice, and what the step that runs has instead."""
+    heuristic, planned = explanation.situation.heuristic, explanation.plan
+    own = [f"block_m {planned.block_m}"] if planned.block_m != heuristic.block_m else []
+    if heuristic.ksplit > 1 and planned.ksplit != heuristic.ksplit:
+        own.append(f"split K {planned.ksplit}" if planned.ksplit > 1 else "no split K")
+    return f"{heuristic}" + (f": its heuristic's choice; this step has {' and '.join(own)}" if own else "")
 
 
 def _row_json(match: Match) -> dict[str, object]:
