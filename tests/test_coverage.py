@@ -18,6 +18,7 @@ OPUS = "opus_moe2_afp8_wfp4_bf16_t32x128x256_sbm32"
 _A8W4 = "recipe: a8w4\ngate_mode: interleave\nenv: {AITER_BF16_FP8_MOE_BOUND: 5}\npad: {inter_dim: 128}"
 _TOKENS = "tokens: [8, 16, 32, 64], left_out: [{tokens: 8192.., reason: long prefill}]"
 TEXT = SHAPE.replace("recipe: fp8_token", _A8W4).replace("tokens: [1, 32]", _TOKENS)
+FEW_TOKENS = TEXT.replace(_TOKENS, "tokens: [8, 16, 32]")
 MX = ("flydsl_mxmoe_g1_a4w4_16x256x256_f16in_nt", "flydsl_mxmoe_g2_a4w4_16x256x256_atomic")
 
 
@@ -70,11 +71,25 @@ def test_a_bucket_may_ask_for_two_formats(tmp_path: Path) -> None:
 def test_notes_say_why(tmp_path: Path) -> None:
     text = as_text([covered(tmp_path, row_of(8), row_of(16, act_type="ActivationType.Gelu"))])
     assert "other activation at 16: a row of Gelu" in text
-    assert "gap at 32..4096: FlyDSL's fallback" in text
+    assert "gap at 32, 64 (declared): FlyDSL's fallback" in text
+    assert "gap at 128..4096 (neither declared nor left out): FlyDSL's fallback" in text
     assert "left out at 8192..32768, 131072: long prefill" in text
     assert text.endswith(
         "deployments x buckets: 1 x 17: 1 exact, 1 other activation, 4 left out, 3 not asked for, 8 gap"
     )
+
+
+def test_gaps_that_no_shape_declares_are_told_from_those_that_it_does(tmp_path: Path) -> None:
+    text = as_text([covered(tmp_path, row_of(8), text=FEW_TOKENS)])
+    assert "gap at 16, 32 (declared): FlyDSL's fallback" in text
+    assert "gap at 64..32768, 131072 (neither declared nor left out): FlyDSL's fallback" in text
+    assert "\n131072: calls of that many tokens and more; the row for 32768 serves them" in text
+    assert "\n131072: " not in as_text([covered(tmp_path, row_of(32768))])
+
+
+def test_the_top_bucket_is_declared_with_the_one_it_falls_back_to(tmp_path: Path) -> None:
+    text = as_text([covered(tmp_path, text=FEW_TOKENS.replace("[8, 16, 32]", "16384.."))])
+    assert "gap at 16384, 32768, 131072 (declared): " in text
 
 
 def test_the_grid_shows_kernels_and_marks(tmp_path: Path) -> None:

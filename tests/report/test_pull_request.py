@@ -12,11 +12,12 @@ from moeshapes.report.gather import pull_request_of
 from moeshapes.report.links import Links
 from moeshapes.report.proof import Proof
 from moeshapes.report.pull_request import PullRequest
+from moeshapes.report.pull_request_view import measured
 from moeshapes.report.render import SMALLEST, render_pull_request
 from moeshapes.row import TunedRow
 from moeshapes.row_diff import RowDiff
 from pull_requests import Origin, commit
-from report_samples import SK, pull_request
+from report_samples import FASTER, MI355X, SK, pull_request, speed
 from small_repository import PORTABLE_TABLE, portable_line, tuned_line, write_both_backends
 
 LINKS = Links("https://e.example/{commit}/{file}#L{line}", "abc")
@@ -112,8 +113,10 @@ def test_an_emulation_says_nothing_of_kernels_or_their_bits(request_: PullReques
 def test_what_is_gone_measured_again_and_never_there(text: str) -> None:
     assert [row[1].split()[2] for row in table(text, "Rows removed")] == ["4", "16"]
     assert table(text, "Measured again")[0][1:] == ["60.75 (40.5 + 20.25)", "59.5 (40.5 + 20.25)"]
-    ((_, buckets, why),) = table(text, "Buckets without a row")
-    assert (buckets, why) == ("gap at 4, 16, 128..32768, 131072", "<code>FlyDSL&#39;s fallback</code>")
+    buckets = [(bucket, why) for _, bucket, why in table(text, "Buckets without a row")]
+    assert buckets == [
+        ("gap at 4, 16, 128..32768, 131072 (neither declared nor left out)", "<code>FlyDSL&#39;s fallback</code>")
+    ]
 
 
 def test_how_it_was_measured_can_be_repeated(text: str, request_: PullRequest) -> None:
@@ -204,6 +207,34 @@ def test_of_many_files_that_are_no_records_some_are_named(request_: PullRequest)
     assert text.count("not JSON") == 20
     assert "- and others: 980 more\n" in text
     assert len(text.encode()) <= SMALLEST
+
+
+def _timed_on(proof: Proof, board: str, reuse_bytes: int) -> Proof:
+    record = {**(proof.record or {}), "device": MI355X | {"board": board}, "speed": speed(FASTER)}
+    record["speed"]["reuse_bytes"] = reuse_bytes
+    return replace(proof, record=record)
+
+
+def test_records_that_came_about_alike_are_one_line(request_: PullRequest) -> None:
+    proven = next(proof for proof in request_.proofs if proof.status == "proven")
+    proofs = tuple(_timed_on(proven, "MI355X", size << 20) for size in (300, 7, 80))
+    lines = render_pull_request(replace(request_, proofs=proofs), Links()).splitlines()
+    (line,) = [line for line in lines if "timing protocol" in line]
+    assert line.startswith("- 3 records: <code>MI355X gfx950/256, driver 6.14</code>; ")
+    assert "<code>no weights read again within 7 to 300 MiB</code>" in line
+    (alone,) = [each for each in measured(replace(request_, proofs=proofs[:1])) if "timing protocol" in each]
+    assert "within 300 MiB" in alone
+
+
+def test_a_report_of_thousands_of_ways_and_tables_fits(request_: PullRequest) -> None:
+    proven = next(proof for proof in request_.proofs if proof.status == "proven")
+    proofs = tuple(_timed_on(_in_file(proven, f"{n}_tuned_fmoe.csv"), f"board {n}", n << 20) for n in range(3000))
+    diff = replace(request_.diff, new=tuple(proof.row for proof in proofs))
+    text = render_pull_request(replace(request_, proofs=proofs, diff=diff), Links(), SMALLEST)
+    assert len(text.encode()) <= SMALLEST
+    assert text.count("timing protocol") == 10
+    assert "- 2990 records that came about otherwise, in 2990 more ways\n" in text
+    assert f"moeshapes verify --changed {request_.diff.base[:12]}\n" in text
 
 
 def _in_file(proof: Proof, file: str) -> Proof:

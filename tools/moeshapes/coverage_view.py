@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from moeshapes.coverage import Cell, Coverage, Status, strays, totals
-from moeshapes.dispatch import BUCKETS
+from moeshapes.dispatch import BUCKETS, LARGEST_STEP, TOP
 from moeshapes.yaml_text import listed_tokens
 
 _LETTERS = {
@@ -42,6 +42,7 @@ def as_text(coverages: Sequence[Coverage]) -> str:
             *_LEGEND,
             "",
             *_notes(coverages),
+            *_top_note(coverages),
             _totals(coverages),
         ]
     )
@@ -69,14 +70,31 @@ def _notes(coverages: Sequence[Coverage]) -> Iterator[str]:
 
 
 def notes_of(coverage: Coverage) -> Iterator[str]:
-    by_note: dict[tuple[Status, str], list[int]] = defaultdict(list)
+    by_note: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     for cell in coverage.cells:
         if cell.status not in _SAID_BY_THE_GRID:
-            by_note[cell.status, cell.note].append(cell.bucket)
-    for (status, note), buckets in by_note.items():
-        yield f"{status.value} at {listed_tokens(buckets)}: {note}"
+            by_note[cell.status.value, _declared(coverage, cell), cell.note].append(cell.bucket)
+    for (status, declared, note), buckets in by_note.items():
+        yield f"{status} at {listed_tokens(buckets)}{declared}: {note}"
     for bucket in strays(coverage.cells):
         yield f"{bucket} alone is served by other kernels than its neighbours"
+
+
+def _declared(coverage: Coverage, cell: Cell) -> str:
+    """Of a gap, whether the shape asks for a row, or is silent on a bucket that calls look up all the same."""
+    if cell.status is not Status.GAP:
+        return ""
+    # The top bucket falls back to the largest step, so what is said of that holds for it too.
+    asked = {cell.bucket, LARGEST_STEP} if cell.bucket == TOP else {cell.bucket}
+    return " (neither declared nor left out)" if asked.isdisjoint(coverage.deployment.entry.tokens) else " (declared)"
+
+
+def _top_note(coverages: Sequence[Coverage]) -> Iterator[str]:
+    """What AITER's top bucket is, where it is named below the grid."""
+    of_aiter = (coverage for coverage in coverages if not coverage.deployment.is_portable)
+    cells = (cell for coverage in of_aiter for cell in coverage.cells if cell.bucket == TOP)
+    if any(cell.status not in _SAID_BY_THE_GRID for cell in cells):
+        yield f"{TOP}: calls of that many tokens and more; the row for {LARGEST_STEP} serves them where there is none"
 
 
 def _totals(coverages: Sequence[Coverage]) -> str:
