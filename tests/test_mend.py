@@ -76,8 +76,17 @@ def test_one_and_the_same_row_in_two_tables_stays_in_the_first(tmp_path: Path) -
     write(tmp_path / A, text(line()))
     write(tmp_path / B, text(line(), OTHER))
     (removal,) = remove_losers(tmp_path)
-    assert str(removal.lost.place) == f"{B}:2"
+    assert (str(removal.lost.place), str(removal.kept.place)) == (f"{B}:2", f"{A}:2")
+    assert removal.why == "launch and time are the same, and its table comes first in the merge"
     assert (tmp_path / B).read_bytes() == text(OTHER)
+
+
+def test_a_removal_says_why_the_other_row_is_kept(tmp_path: Path) -> None:
+    write(tmp_path / A, text(line(us="100"), line(us="90"), OTHER, OTHER))
+    assert [removal.why for removal in remove_losers(tmp_path)] == [
+        "its time is the lowest",
+        "launch and time are the same, and it comes first in the merge",
+    ]
 
 
 def test_only_comparable_losers_of_a_key_go(tmp_path: Path) -> None:

@@ -108,6 +108,7 @@ def test_fix_removes_what_times_can_decide_and_says_what_it_left(tmp_path: Path)
     assert done.returncode == 1
     assert done.stdout.startswith(f"removed {A}:2 (100 µs, ")
     assert "; kept " in done.stdout.splitlines()[0]
+    assert done.stdout.splitlines()[0].endswith("): its time is the lowest")
     assert done.stdout.count(" MOE201 ") == done.stdout.count("`keys --fix` leaves them alone") == 2
     assert fingerprint(root / "generated")[str(root / B)] == untouched
     assert "100" not in (root / A).read_text().splitlines()[1]

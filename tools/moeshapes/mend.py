@@ -23,9 +23,20 @@ class Removal:
     lost: Entry
     kept: Entry
 
+    @property
+    def why(self) -> str:
+        """Why that one is kept: it takes less time or, where both are the same row, it comes first in the merge."""
+        if self.lost.us > self.kept.us:
+            return "its time is the lowest"
+        where = "its table" if self.lost.file != self.kept.file else "it"
+        return f"launch and time are the same, and {where} comes first in the merge"
+
 
 def remove_losers(root: Path) -> list[Removal]:
     """Removes each row that collides with one of less time, if their times compare; rewrites the tables that lose rows.
+
+    Times of different tables never do. But two rows of one launch and one time say the same, whichever tables they
+    stand in: the one that comes first in the merge is kept.
 
     Everything else of a table stays as it is, byte for byte, and so do the tables behind a link. Raises OSError.
     """

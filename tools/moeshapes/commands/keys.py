@@ -41,7 +41,7 @@ def _remove_losers(root: Path, style: str) -> None:
 
     removals = remove_losers(root)
     for removal in removals:
-        click.echo(f"removed {removal.lost}; kept {removal.kept}", err=style != "text")
+        click.echo(f"removed {removal.lost}; kept {removal.kept}: {removal.why}", err=style != "text")
 
 
 def _check(root: Path, configs: Path | None, refs: tuple[str, ...]) -> KeysResult:
