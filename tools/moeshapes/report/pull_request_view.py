@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from markupsafe import Markup
@@ -20,6 +21,7 @@ from moeshapes.row import TunedRow
 from moeshapes.row_diff import RowChange
 from moeshapes.statement import FAIL
 
+_WAYS_SHOWN = 10
 OPEN_ROWS = 40
 """Rows of the main table that stand in the open."""
 Row = tuple[Markup, ...]
@@ -258,14 +260,28 @@ def _change(comparison: Comparison, said: bool) -> Markup:
 
 
 def measured(request: PullRequest) -> Iterator[Markup]:
-    """How the figures came about, a way a line, with how many records say so."""
-    counts: dict[tuple[str, ...], int] = {}
+    """How the figures came about, a way a line, with how many records say so: of many ways only the first."""
+    ways: dict[tuple[str, ...], list[Proof]] = {}
     for proof in request.by_urgency:
         if proof.record:
-            facts = tuple(_facts(proof))
-            counts[facts] = counts.get(facts, 0) + 1
-    for facts, count in counts.items():
-        yield cell(f"{count} {'record' if count == 1 else 'records'}: ") + Markup("; ").join(map(code, facts))
+            ways.setdefault(tuple(_facts(proof)), []).append(proof)
+    for facts, proofs in islice(ways.items(), _WAYS_SHOWN):
+        said = [*facts, *_reuse(proofs)]
+        yield cell(f"{_records(len(proofs))}: ") + Markup("; ").join(map(code, said))
+    rest = list(ways.values())[_WAYS_SHOWN:]
+    if rest:
+        yield cell(f"{_records(sum(map(len, rest)))} that came about otherwise, in {len(rest)} more ways")
+
+
+def _records(count: int) -> str:
+    return f"{count} {'record' if count == 1 else 'records'}"
+
+
+def _reuse(proofs: Sequence[Proof]) -> Iterator[str]:
+    """It differs with the size of a layer's weights and with how many a call hits."""
+    sizes = sorted({proof.speed.reuse_bytes >> 20 for proof in proofs if proof.speed})
+    if sizes:
+        yield f"no weights read again within {' to '.join(map(str, dict.fromkeys((sizes[0], sizes[-1]))))} MiB"
 
 
 def _facts(proof: Proof) -> Iterator[str]:
@@ -277,6 +293,4 @@ def _facts(proof: Proof) -> Iterator[str]:
     weights = record["numerics"].get("weights")
     yield f"weights of {weights['layer']} of checkpoint {weights['checkpoint']}" if weights else "weights drawn"
     if proof.speed:
-        speed = proof.speed
-        reuse = f"no weights read again within {speed.reuse_bytes >> 20} MiB"
-        yield f"timing protocol {speed.protocol}, {speed.calls} calls a graph, {reuse}"
+        yield f"timing protocol {proof.speed.protocol}, {proof.speed.calls} calls a graph"

@@ -20,6 +20,7 @@ SMALLEST = 16_384
 """Bytes that a report needs for its summary, its titles and how to repeat it."""
 _SHORT = 12
 _UNREAD_SHOWN = 20
+_TABLES_NAMED = 20
 
 
 def environment() -> Environment:
@@ -57,7 +58,8 @@ def render_pull_request(request: PullRequest, links: Links, limit: int = STEP_SU
 
 def _commands(request: PullRequest) -> Iterator[str]:
     """Shell lines in a fenced block, where only a fence could end it: names with one are left out."""
+    base = request.diff.base[:_SHORT]
     tables = [shlex.quote(printable(table)) for table in request.tables if "`" not in table]
     if tables:
-        yield "moeshapes verify " + " ".join(tables)
-    yield f"moeshapes report --base {request.diff.base[:_SHORT]}"
+        yield "moeshapes verify " + (" ".join(tables) if len(tables) <= _TABLES_NAMED else f"--changed {base}")
+    yield f"moeshapes report --base {base}"
