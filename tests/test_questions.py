@@ -57,6 +57,9 @@ def test_a_model_by_any_of_its_names(declarations: Declarations) -> None:
     ("name", "tp", "message"),
     [
         ("dmeo", None, "there is no model `dmeo`: did you mean `demo`?"),
+        ("demo/tp8", None, "there is no shape `demo/tp8`: did you mean `demo/ep4` or `demo/tp2` or `demo/tp4`?"),
+        ("othr/tp4", None, "there is no shape `othr/tp4`: did you mean `other/tp4`?"),
+        ("exmaple/demo", None, "there is no model `exmaple/demo`: did you mean `example/demo`?"),
         ("xyz", None, "see models/"),
         ("", None, "did you mean `demo` or `other` or `unserved`?"),
         ("unserved", None, "no shape file serves `unserved`"),

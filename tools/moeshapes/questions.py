@@ -139,11 +139,24 @@ def _deployments(name: str, declarations: Declarations) -> list[Deployment]:
     exact = [d for d in known if d.shape.deployment == wanted]
     if exact:
         return exact
-    model = model_named(wanted, declarations.models)
+    try:
+        model = model_named(wanted, declarations.models)
+    except NotAnswerableError as unknown:
+        raise _no_such_shape(wanted, known) or unknown from None
     found = [d for d in known if d.shape.model == model.id]
     if not found:
         raise NotAnswerableError(f"no shape file serves `{model.id}`")
     return found
+
+
+def _no_such_shape(wanted: str, known: Iterable[Deployment]) -> NotAnswerableError | None:
+    """What to say of a name like a shape file's: the model's shapes or else the closest; None where none is close."""
+    names = list(dict.fromkeys(d.shape.deployment for d in known))
+    model, slash, _ = wanted.partition("/")
+    of_model = [name for name in names if slash and name.startswith(f"{model}/")]
+    close = of_model or [name for name in (nearest(wanted, names),) if slash and name]
+    listed = " or ".join(f"`{name}`" for name in close)
+    return NotAnswerableError(f"there is no shape `{wanted}`: did you mean {listed}?") if close else None
 
 
 def model_named(name: str, models: Mapping[str, Model]) -> Model:
