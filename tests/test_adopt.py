@@ -13,6 +13,9 @@ from moeshapes.keys import check_keys
 from moeshapes.policy import Deny
 from moeshapes.repository import load_declarations
 from moeshapes.row import TunedRow
+from moeshapes.rule import Severity
+from moeshapes.rules import lint_rows
+from moeshapes.rules.throughput import throughput_cells
 from moeshapes.shape import Gpu
 from moeshapes.table import Table, read_table, read_tuned_rows
 from moeshapes.use import Use
@@ -38,13 +41,14 @@ def adopt_all(source: Table, root: Path, declarations: Declarations, note: str =
 
 
 def rules(result: AdoptResult) -> list[str]:
-    return [finding.rule.id for finding in result.findings]
+    """What the rows are refused by. Samples of other dims than the usual ones are warned of for their throughput."""
+    return [finding.rule.id for finding in result.findings if finding.rule.severity is Severity.ERROR]
 
 
 def test_a_new_table_has_the_current_header(tmp_path: Path) -> None:
     source = table(line(token="16"), line(), name="measured/tuned_fmoe.csv")
     result = adopt_all(source, tmp_path, declare(row(), row(token="16")))
-    assert result.findings == ()
+    assert rules(result) == []
     assert result.written == (tmp_path / TARGET,)
     assert (tmp_path / TARGET).read_bytes() == text(line(), line(token="16"))
     assert result.text.startswith(
@@ -64,7 +68,7 @@ def test_rows_go_to_the_table_of_their_kernels(tmp_path: Path) -> None:
     on_amd = {"gfx": "gfx950", "cu_num": "256"}
     source = table(tuned_line(8), portable_line(8, **on_amd), portable_line(8))
     result = adopt_all(source, tmp_path, declarations)
-    assert result.findings == ()
+    assert rules(result) == []
     assert result.written == (tmp_path / TINY, tmp_path / PORTABLE_TABLE)
     assert (tmp_path / PORTABLE_TABLE).read_bytes() == text(portable_line(8, **on_amd), portable_line(8))
     assert (tmp_path / TINY).read_bytes() == text(tuned_line(8))
@@ -167,6 +171,21 @@ def test_a_row_for_another_gpu_is_undeclared(tmp_path: Path) -> None:
 
 def test_rows_with_faults_are_refused(tmp_path: Path) -> None:
     assert rules(adopt_all(table(line(token="8.0")), tmp_path, declare(row()))) == ["MOE121"]
+
+
+def test_what_check_will_warn_of_is_said_at_once_and_stops_nothing(tmp_path: Path) -> None:
+    result = adopt_all(table(line(tflops="99")), tmp_path, declare(row()))
+    assert [(found.rule.id, str(found.place)) for found in result.findings] == [("MOE160", "a_tuned_fmoe.csv:2")]
+    assert result.written == (tmp_path / TARGET,)
+    assert "MOE160" in {found.rule.id for found in lint_rows(read_tuned_rows(read_table(tmp_path / TARGET)))}
+
+
+def test_no_neighbours_are_missed_before_a_row_stands_beside_them(tmp_path: Path) -> None:
+    for token in ("1", "8"):
+        chosen = row(token=token)
+        cells = dict(zip(("tflops", "bw"), throughput_cells(chosen.key.shape, chosen.us), strict=True))
+        result = adopt_all(table(line(token=token, **cells)), tmp_path, declare(row(token="1"), row(token="8")))
+        assert result.findings == ()
 
 
 def test_policies_hold(tmp_path: Path) -> None:

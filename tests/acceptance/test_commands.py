@@ -78,8 +78,14 @@ def test_adopt_brings_in_the_chosen_row_once(repository: Path, aiter_configs: Pa
     first = run_moeshapes(*adopt, cwd=repository)
     assert first.returncode == 0, first.stderr
     assert first.stdout.startswith("Adopt 1 tuned row from glm5_fp4_tuned_fmoe.csv\n\nSource: AITER's own table\n")
+    assert ": warning MOE161 " in first.stderr
+    assert "warning MOE" not in first.stdout  # it is a commit message
     written = target.read_bytes()
     assert len(written.splitlines()) == 2
+
+    target.unlink()
+    found = json.loads(run_moeshapes(*adopt, "--format", "json", cwd=repository).stdout)
+    assert [finding["rule"] for finding in found] == ["MOE161"]
 
     again = run_moeshapes(*adopt, cwd=repository)
     assert again.stderr.endswith("no findings, 0 tables written\n")

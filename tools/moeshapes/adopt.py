@@ -16,7 +16,7 @@ from moeshapes.linked_folder import linked_folders
 from moeshapes.repository import TABLE_FOLDERS, csv_path, tuned_name
 from moeshapes.row import TunedRow
 from moeshapes.rule import Rule, Severity
-from moeshapes.rules import lint_rows
+from moeshapes.rules import lint_row, lint_rows
 from moeshapes.rules.declared import UNDECLARED, undeclared
 from moeshapes.table import Line, Table, key_of, parse_table, read_table
 from moeshapes.table_merge import Change, Identity, changes_of, merge
@@ -86,7 +86,14 @@ def adopt(source: Table, rows: Sequence[TunedRow], note: str, root: Path, declar
     changed = [(csv, target, changes) for csv, target, changes in updates if not all(c.is_none for c in changes)]
     contents = {root / csv: _render(target, changes) for csv, target, changes in changed}
     write_together(contents)
-    return AdoptResult(found, "\n".join(_describe(source, note, updates)), tuple(contents))
+    warned = (*found, *_warnings([c.row for _, _, changes in changed for c in changes if not c.is_none], declarations))
+    return AdoptResult(tuple(ordered(warned)), "\n".join(_describe(source, note, updates)), tuple(contents))
+
+
+def _warnings(rows: Iterable[TunedRow], declarations: Declarations) -> Iterator[Finding]:
+    """What `check` will warn of in the rows by themselves. Of their series only it can tell, which sees the rest."""
+    found = (finding for row in rows for finding in lint_row(row, declarations))
+    return (finding for finding in found if finding.rule.severity is Severity.WARNING)
 
 
 def _objections(source: Table, rows: Sequence[TunedRow], note: str, declarations: Declarations) -> Iterator[Finding]:

@@ -45,7 +45,8 @@ def command(file: Path, note: str, selectors: tuple[str, ...], root: Path, style
     result = _adopt_file(file, note, selectors, root)
     if result.text:
         click.echo(result.text, err=style != "text")
-    return show(result.findings, style, f"{counted(len(result.written), 'table')} written")
+    aside = style == "text" and bool(result.text)  # stdout is then a commit message
+    return show(result.findings, style, f"{counted(len(result.written), 'table')} written", aside)
 
 
 def _adopt_file(file: Path, note: str, selectors: tuple[str, ...], root: Path) -> AdoptResult:

@@ -17,14 +17,15 @@ _A_SCREEN = 20
 _SEVERITY_AND_RULE = re.compile(r"(?<=: )(error|warning|info) MOE\d+", re.ASCII)
 
 
-def show(findings: Sequence[Finding], style: str, looked_at: str = "") -> int:
+def show(findings: Sequence[Finding], style: str, looked_at: str = "", aside: bool = False) -> int:
     """Prints the findings to stdout, and to stderr how many there are and among what, by rule where they are many.
 
-    Returns the exit status: 1 where one of them is an error.
+    `aside` prints the findings to stderr too, where stdout has a text that is for something else. Returns the exit
+    status: 1 where one of them is an error.
     """
     text = render(findings, style)
     if text:
-        click.echo(_coloured(text) if style == "text" else text)
+        click.echo(_coloured(text) if style == "text" else text, err=aside)
     for line in _tally(ordered(findings)):
         click.echo(line, err=True)
     count = count_by_severity(ordered(findings))
