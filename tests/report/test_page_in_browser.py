@@ -16,6 +16,8 @@ from moeshapes.report.links import Links
 from moeshapes.report.page import render_page
 from moeshapes.report.proof import Proof
 from moeshapes.repository import load_declarations
+from own_records import HAS_RECORDS, LINK, all_rows, own_repository, place_of
+from process import run_moeshapes
 from report_page_samples import large_page
 from report_samples import FASTER, MI355X, record, speed
 from small_repository import tuned_row, write_small_repository
@@ -223,6 +225,25 @@ def test_marks_link_to_their_rows_file_and_line(linked: Opened) -> None:
     label = links[0].get_attribute("aria-label")
     file, line = re.search(r"([^ ]+\.csv):(\d+)$", label).groups()  # type: ignore[union-attr]
     assert links[0].get_attribute("href") == f"https://e.example/abc/{file}#L{line}"
+
+
+@pytest.mark.skipif(not HAS_RECORDS, reason="this checkout has no records")
+def test_every_mark_of_our_own_rows_leads_to_its_row(browser: Any, tmp_path: Path) -> None:
+    """Each cell of the map and each point of the charts, by its label; and the browser asks for nothing."""
+    root = own_repository(tmp_path / "repository")
+    run_moeshapes("report", "--format", "html", "--link", LINK, "--output", "page.html", cwd=root)
+    opened = Opened(browser, root / "page.html")
+    opened.page.get_by_role("button", name="Open all that are shown").click()
+    sync_api.expect(opened.page.locator("#shapes table.rows")).to_have_count(opened.shown()[1])
+    marks = opened.page.locator("#coverage td a, #shapes svg[role=group] a").evaluate_all(
+        "links => links.map((link) => [link.getAttribute('aria-label'), link.getAttribute('href')])"
+    )
+    places = [place_of(url, root) for _, url in marks]
+    assert all(label.endswith(f" {file}:{line}") for (label, _), (file, line) in zip(marks, places, strict=True))
+    assert set(places) == set(all_rows())
+    assert opened.page.locator("#shapes svg[role=group] path.roof[d^=M]").count() == opened.shown()[1]
+    assert opened.troubles == []
+    opened.context.close()
 
 
 @pytest.mark.parametrize("width", [360, 390, 768, 1920])
