@@ -52,6 +52,11 @@ def test_jobs_of_the_layers_shape_take_its_weights(folder: Path) -> None:
     assert replace(found, id="job", weights=None) == planned(FITTING).job
 
 
+def test_no_committed_proof_of_drawn_weights_stands_for_a_checkpoints(folder: Path) -> None:
+    (item,) = with_weights([replace(planned(FITTING), lacks_gpu=True)], stored(folder), 1)
+    assert not item.lacks_gpu
+
+
 def test_a_job_that_cannot_have_them_is_skipped_with_the_reason(folder: Path) -> None:
     (item,) = with_weights([planned(FITTING)], stored(folder), 2)
     assert item.job is None

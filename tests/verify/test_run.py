@@ -45,10 +45,10 @@ def statuses(results: Sequence[Verified]) -> list[str]:
 # --- what a committed record proves
 
 
-def attested(root: Path, **changes: object) -> list[Verified]:
+def attested(root: Path, token: int = 8, **changes: object) -> list[Verified]:
     """A row of the portable kernels, whose GPU is not here, with a committed record of it."""
     declarations, _ = load_declarations(write_both_backends(root))
-    row = replace(portable_row(8), place=Place("generated/triton/triton_tiny_tuned_fmoe.csv", 2))
+    row = replace(portable_row(token), place=Place("generated/triton/triton_tiny_tuned_fmoe.csv", 2))
     items = plan(declarations, [row], with_defaults=False)
     store = RecordStore(root / "build" / "records", root / "generated" / "records")
     device = {**report_samples.MI355X, "gfx": "sm_90", "cu_num": 132, "board": "NVIDIA H200"}
@@ -61,6 +61,11 @@ def test_a_row_whose_gpu_is_not_here_rests_on_its_committed_proof(tmp_path: Path
     assert statuses(attested(tmp_path)) == [PROVEN]
 
 
+def test_a_bucket_that_is_too_large_to_emulate_rests_on_it_too(tmp_path: Path) -> None:
+    assert statuses(attested(tmp_path, token=2048)) == [PROVEN]
+    assert statuses(attested(tmp_path, token=2048, status="fail", reasons=["NaN"])) == [SKIPPED]
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -71,7 +76,7 @@ def test_a_row_whose_gpu_is_not_here_rests_on_its_committed_proof(tmp_path: Path
     ],
 )
 def test_what_is_no_proof_of_the_row_is_not_rested_on(changes: dict[str, object], tmp_path: Path) -> None:
-    assert statuses(attested(tmp_path, **changes)) == [EMULATED]
+    assert statuses(attested(tmp_path, 8, **changes)) == [EMULATED]
 
 
 # --- each once, in order

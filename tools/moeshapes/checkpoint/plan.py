@@ -22,7 +22,8 @@ def with_weights(planned: Iterable[Planned], stored: StoredLayer, rank: int) -> 
             continue
         reason = why_not(stored, item.job.problem, rank)
         job = None if reason else _job(item.job, weights, content)
-        found.append(replace(item, job=job, skipped=f"real weights: {reason}" if reason else ""))
+        # What is committed is of drawn weights: it says nothing of these.
+        found.append(replace(item, job=job, skipped=f"real weights: {reason}" if reason else "", lacks_gpu=False))
     return found
 
 

@@ -57,7 +57,7 @@ class Planned:
     """A subject with its job, or with the reason why it has none.
 
     `note` says why a row is emulated whose kernels could run. `versions` are what the job's result depends on.
-    `emulated_for_lack_of_gpu`: a row that would run on a GPU of its kind, if one were here.
+    `lacks_gpu`: a row that would run on a GPU of its kind, if one were here.
     """
 
     subject: Subject
@@ -65,7 +65,7 @@ class Planned:
     skipped: str = ""
     note: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
-    emulated_for_lack_of_gpu: bool = False
+    lacks_gpu: bool = False
 
 
 @dataclass(frozen=True)
@@ -157,16 +157,16 @@ def _default_subjects(declarations: Declarations, site: Site) -> Iterator[Subjec
 def _planned(subject: Subject, reason: str, here: _Circumstances) -> Planned:
     launch = None if subject.row is None else subject.row.launch()
     place = here.site.place(subject.key, subject.is_portable)
+    lacks_gpu = not reason and subject.row is not None and here.site.backend == AUTO and place.gpu is None
     if reason or place.refused:
-        return Planned(subject, None, reason or place.refused)
+        return Planned(subject, None, reason or place.refused, lacks_gpu=lacks_gpu)
     versions = {**here.versions, **_library_version(place)}
     job = _job(subject, launch, place, versions)
     if place.backend == PRODUCTION:
         job = _for_aiter(job, subject, here.merged)
     if here.timed and subject.row is not None and place.gpu is not None:
         job = replace(job, speed=True, replaced=here.replaced.get(subject.row.place))
-    lacks_gpu = subject.row is not None and here.site.backend == AUTO and place.gpu is None
-    return Planned(subject, job, note=place.note, versions=versions, emulated_for_lack_of_gpu=lacks_gpu)
+    return Planned(subject, job, note=place.note, versions=versions, lacks_gpu=lacks_gpu)
 
 
 def _library_version(place: Placement) -> dict[str, str]:

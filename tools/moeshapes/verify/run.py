@@ -85,11 +85,11 @@ def run(
 
 
 def _settled(item: Planned, store: RecordStore, fresh: bool) -> Verified | None:
-    if item.job is None:
-        return Verified(item.subject, SKIPPED, note=item.skipped)
     proof = _proof_from_elsewhere(item, store)
     if proof is not None:
         return Verified(item.subject, PROVEN, proof, cached=True, committed=True)
+    if item.job is None:
+        return Verified(item.subject, SKIPPED, note=item.skipped)
     record = None if fresh else store.load(item.job.id, attested_name(item.subject))
     # Only a pass saves the work: a failure is worth seeing again, with the code that is here now.
     if record is None or record["status"] not in PASSED or not _is_timed(record, item.job):
@@ -99,8 +99,8 @@ def _settled(item: Planned, store: RecordStore, fresh: bool) -> Verified | None:
 
 
 def _proof_from_elsewhere(item: Planned, store: RecordStore) -> Mapping[str, Any] | None:
-    """The committed proof of a row whose GPU is not here: an emulation would show less, and takes its time."""
-    name = attested_name(item.subject) if item.emulated_for_lack_of_gpu else ""
+    """The committed proof of a row whose GPU is not here: an emulation would show less, or is too much for a CPU."""
+    name = attested_name(item.subject) if item.lacks_gpu else ""
     said = Attestations(store.named).at(f"{name}.json") if store.named and name else None
     return said.record if said and said.status == PROVEN else None
 
