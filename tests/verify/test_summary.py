@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import report_samples
+from moeshapes.claim import Claim
 from moeshapes.findings import Place
+from moeshapes.report.evidence import Evidence
 from moeshapes.statement import EMULATED, FAIL, PROVEN
 from moeshapes.use import Use
 from moeshapes.verify.plan import Subject
 from moeshapes.verify.run import ERROR, SKIPPED, Verified
-from moeshapes.verify.summary import HEADERS, SPEED, closing_line, closing_lines, details, is_slower, markdown, table
+from moeshapes.verify.summary import (
+    HEADERS,
+    SPEED,
+    closing_line,
+    closing_lines,
+    details,
+    is_slower,
+    lacking_line,
+    markdown,
+    table,
+)
 from report_samples import one_pass
-from small_repository import tuned_row
+from small_repository import TABLE, tuned_row
+from table_text import write
 
 USE = Use("tiny/tp2", "target", "a4w4", "silu")
 
@@ -206,30 +221,46 @@ def test_what_rests_on_committed_records_is_counted_apart_from_the_cache() -> No
     assert [r.shown_status for r in results] == ["proven (committed)", "proven (cached)", "proven"]
 
 
-def on(gfx: str, cu_num: str, status: str = EMULATED) -> Verified:
-    row = tuned_row(8, gfx=gfx, cu_num=cu_num)
+def on(gfx: str, cu_num: str, status: str = EMULATED, table: str = TABLE) -> Verified:
+    row = replace(tuned_row(8, gfx=gfx, cu_num=cu_num), place=Place(table, 2))
     return verified(status, subject=Subject(row.key, USE, row))
 
 
-def test_changed_rows_that_no_gpu_ran_are_said_to_lack_what_the_gate_asks_for() -> None:
-    line, closing = closing_lines([on("gfx950", "256"), on("gfx950", "256", SKIPPED), verified(PROVEN)], 1.0, "main")
+def lacking(root: Path, *results: Verified) -> str:
+    return lacking_line(results, "main", Evidence(root))
+
+
+def test_changed_rows_that_no_gpu_ran_are_said_to_lack_what_the_gate_asks_for(tmp_path: Path) -> None:
+    results = [on("gfx950", "256"), on("gfx950", "256", SKIPPED), verified(PROVEN)]
+    line, closing = closing_lines(results, 1.0, lacking(tmp_path, *results))
     assert line == (
         "2 rows × uses without an attested record, which `gate` asks for: Run `moeshapes verify --changed main` on a "
         "gfx950/256 GPU (or label the pull request `verify-gpu`), and commit what it writes below generated/records."
     )
     assert closing.startswith("2 rows × uses judged: ")
-    assert f"\n\n{line.replace('`', chr(92) + '`')}\n\n" in markdown([*[on("gfx950", "256")] * 2], 1.0, "main")
+    assert f"\n\n{line.replace('`', chr(92) + '`')}\n\n" in markdown(results, 1.0, line)
 
 
-def test_the_label_is_named_only_for_the_gpu_that_it_runs_on() -> None:
-    (line, _) = closing_lines([on("sm_90", "132"), on("gfx942", "304")], 1.0, "main")
+def test_the_label_is_named_only_for_the_gpu_that_it_runs_on(tmp_path: Path) -> None:
+    line = lacking(tmp_path, on("sm_90", "132"), on("gfx942", "304"))
     assert "` on GPUs gfx942/304 and sm_90/132, and commit" in line
 
 
-def test_no_word_of_the_gate_where_nothing_changed_or_all_is_proven() -> None:
-    unchanged = [verified(), verified(PROVEN)]
-    proven = [verified(PROVEN), verified(FAIL), verified(ERROR)]
+def test_no_word_of_the_gate_where_all_is_proven_or_nothing_ships(tmp_path: Path) -> None:
     default = replace(verified(), subject=replace(verified().subject, row=None))
-    assert closing_lines(unchanged, 1.0) == [closing_line(unchanged, 1.0)]
-    for results in (proven, [default]):
-        assert closing_lines(results, 1.0, "main") == [closing_line(results, 1.0)]
+    for results in ([on("gfx950", "256", status) for status in (PROVEN, FAIL, ERROR)], [default], [verified()]):
+        assert lacking(tmp_path, *results) == ""
+        assert closing_lines(results, 1.0) == [closing_line(results, 1.0)]
+
+
+@pytest.mark.parametrize(("said", "is_asked_for"), [({}, False), ({"status": "emulated", "backend": "emulate"}, True)])
+def test_rows_that_were_emulated_beside_their_committed_records_lack_none(
+    said: dict[str, str], is_asked_for: bool, tmp_path: Path
+) -> None:
+    """As with `--backend emulate`, or a checkpoint's weights."""
+    emulated = on("gfx950", "256")
+    assert emulated.subject.row
+    record = {**report_samples.record(emulated.subject.row, USE), **said}
+    path = Claim(emulated.subject.row, USE).path
+    write(tmp_path / path, json.dumps(record).encode())
+    assert bool(lacking(tmp_path, emulated)) is is_asked_for

@@ -14,7 +14,7 @@ from moeshapes.commands.production import require_aiter
 from moeshapes.commands.progress import progress
 from moeshapes.commands.sign import sign_option
 from moeshapes.findings import Finding, Place, has_errors, printable
-from moeshapes.record import RecordStore
+from moeshapes.record import CACHE, RecordStore
 from moeshapes.repository import load_declarations
 from moeshapes.root import name_from
 from moeshapes.select.choice import Choice, choose, findings_of
@@ -104,7 +104,7 @@ def command(
         nothing = _nothing(name_from(root, files[0]), sum(profile.useless for profile in profiles))
         return show([*findings, nothing], style, "nothing tried")
     site = Site(backend, NO_GPUS if backend == EMULATE else local_gpus())
-    pool, store = local_pool(site.local.gpus, limit), RecordStore(root / "build" / "records")
+    pool, store = local_pool(site.local.gpus, limit), RecordStore(root / CACHE)
     bench = Bench(declarations, site, merged_tables(root, site), pool, store, shipped_rows(root), fresh)
     choices = _try(offered, bench)
     keeping = Keeping(root, note, bench, key, style, allow_emulated)

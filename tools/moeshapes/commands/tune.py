@@ -15,7 +15,7 @@ from moeshapes.commands.progress import progress
 from moeshapes.commands.sign import sign_option
 from moeshapes.expand import DeclaredRow
 from moeshapes.findings import Finding, has_errors
-from moeshapes.record import RecordStore
+from moeshapes.record import CACHE, RecordStore
 from moeshapes.repository import load_declarations
 from moeshapes.select.trial import Bench
 from moeshapes.tokens import parse_tokens
@@ -92,7 +92,7 @@ def command(
     if space is None or has_errors(findings):
         return show(findings, style, "nothing tuned")
     site, pool = Site(PORTABLE, LocalGpus(tuple(here))), local_pool(here, limit)
-    store = RecordStore(root / "build" / "records")
+    store = RecordStore(root / CACHE)
     bench = Bench(declarations, site, MergedTables(), pool, store, shipped_rows(root), fresh)
     tuner = Tuner(bench, space, Memory(root / "build" / "tune", fresh), allowed, top, progress)
     keeping = Keeping(root, note or _note(here), bench, key, style)

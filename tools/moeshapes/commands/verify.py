@@ -18,13 +18,14 @@ from moeshapes.commands.weights import asked_layer, take_weights, weights_line, 
 from moeshapes.files import write_atomically, write_where_told
 from moeshapes.findings import Finding, as_data, has_errors, json_text, printable
 from moeshapes.git import GitError
-from moeshapes.record import RECORDS, REPORT, RecordStore
+from moeshapes.record import CACHE, RECORDS, REPORT, RecordStore
+from moeshapes.report.evidence import Evidence
 from moeshapes.statement import FAIL
 from moeshapes.verify.gpus import NO_GPUS, LocalGpus, local_gpus
 from moeshapes.verify.run import ERROR, JOB_LIMIT_S, Verified, local_pool, run
 from moeshapes.verify.site import AUTO, BACKENDS, EMULATE, PRODUCTION, Site
 from moeshapes.verify.subjects import Asked, plan_of
-from moeshapes.verify.summary import closing_lines, details, is_slower, markdown, table
+from moeshapes.verify.summary import closing_lines, details, is_slower, lacking_line, markdown, table
 
 
 @click.command("verify", short_help="Judge tuned rows and declared uses against references.")
@@ -56,8 +57,9 @@ def command(
 ) -> int:
     """Judge every tuned row under every declared use and, for each declared use, a default plan at buckets 1 and 8.
 
-    With TABLES, judge the rows of those tuned CSVs alone. Rows of triton_moe kernels run on a GPU of their kind where
-    there is one and read `proven`; others are emulated: that proves a recipe and this harness, never the silicon.
+    With TABLES, judge the rows of those tuned CSVs alone. Rows run on a GPU of their kind where there is one, AITER's
+    where it is installed, and read `proven`. Others rest on their committed proofs, or are emulated: that proves a
+    recipe and this harness, never the silicon.
 
     What runs on a GPU is timed against what runs without the row and, with --changed, against the row that it replaces.
 
@@ -78,7 +80,7 @@ def command(
     if findings and style != "json":
         show(findings, style)
     with progress("verify", sum(item.job is not None for item in planned)) as report:
-        store = RecordStore(root / "build" / "records", root / RECORDS)
+        store = RecordStore(root / CACHE, root / RECORDS)
         pool = local_pool(site.local.gpus, limit)
 
         def done(verified: Verified) -> None:
@@ -87,7 +89,8 @@ def command(
 
         results = run(planned, store, pool, fresh, done)
     seconds = time.monotonic() - started
-    written = markdown(results, seconds, changed).encode()
+    lacking = lacking_line(results, changed, Evidence(root)) if changed else ""
+    written = markdown(results, seconds, lacking).encode()
     write_atomically(root / REPORT, written)
     if summary:
         write_where_told(summary, written)
@@ -95,7 +98,7 @@ def command(
         click.echo(_as_json(findings, results))
     else:
         click.echo("\n".join(part for part in (table(results), details(results), weights_line(results)) if part))
-    for line in closing_lines(results, seconds, changed):
+    for line in closing_lines(results, seconds, lacking):
         click.echo(line, err=style == "json")
     wrong = has_errors(findings) or any(result.status in (FAIL, ERROR) or is_slower(result) for result in results)
     return FINDINGS if wrong else NOTHING_FOUND

@@ -10,6 +10,8 @@ from tabulate import tabulate
 
 from moeshapes.claim import how_to_attest
 from moeshapes.findings import Place, printable
+from moeshapes.record_name import is_shipped
+from moeshapes.report.evidence import Evidence
 from moeshapes.report.figures import with_interval
 from moeshapes.report.speed import BASELINE, Comparison, Speed, speed_of
 from moeshapes.statement import EMULATED, FAIL, PROVEN, Statement
@@ -120,18 +122,29 @@ def _indented(note: str) -> str:
     return "\n    ".join(printable(line) for line in note.splitlines())
 
 
-def closing_lines(results: Sequence[Verified], seconds: float, changed: str | None = None) -> list[str]:
-    """What was judged; before it, where rows that `changed` since a branch have no attested record, how they get it."""
-    return [line for line in (_unattested(results, changed), closing_line(results, seconds)) if line]
+def closing_lines(results: Sequence[Verified], seconds: float, lacking: str = "") -> list[str]:
+    """What was judged; before it, where there is something, what is `lacking`."""
+    return [line for line in (lacking, closing_line(results, seconds)) if line]
 
 
-def _unattested(results: Sequence[Verified], changed: str | None) -> str:
-    """What `gate` will still ask for of the rows that changed; empty where none did, or each was run on its GPU."""
-    keys = [r.subject.key for r in results if r.subject.row and r.status in (EMULATED, SKIPPED)]
-    if not changed or not keys:
+def lacking_line(results: Sequence[Verified], changed: str, evidence: Evidence) -> str:
+    """What `gate` will still ask for of the rows that changed since a branch, and how they get it; empty for nothing.
+
+    Rows that were emulated because that was asked for may have their records all the same.
+    """
+    keys = [result.subject.key for result in results if _is_lacking(result, evidence)]
+    if not keys:
         return ""
     what = f"{_rows_by_uses(len(keys))} without an attested record, which `gate` asks for"
     return printable(f"{what}: {how_to_attest(keys, f'--changed {changed}', by_label=True)}")
+
+
+def _is_lacking(result: Verified, evidence: Evidence) -> bool:
+    row, use = result.subject.row, result.subject.use
+    if row is None or result.status not in (EMULATED, SKIPPED) or not is_shipped(row.place.file):
+        return False
+    record = evidence.attested(row, use)
+    return record is None or record["status"] == EMULATED
 
 
 def closing_line(results: Sequence[Verified], seconds: float) -> str:
@@ -156,9 +169,9 @@ def _rows_by_uses(number: int) -> str:
     return "1 row × use" if number == 1 else f"{number} rows × uses"
 
 
-def markdown(results: Sequence[Verified], seconds: float, changed: str | None = None) -> str:
+def markdown(results: Sequence[Verified], seconds: float, lacking: str = "") -> str:
     """The whole verification as markdown, for a pull request or a job summary."""
-    closing = map(_markdown_cell, closing_lines(results, seconds, changed))
+    closing = map(_markdown_cell, closing_lines(results, seconds, lacking))
     parts = ["### moeshapes verify", *closing, table(results, markdown=True)]
     problems = details(results)
     if problems:
