@@ -341,6 +341,15 @@ def test_a_use_that_changes_with_its_evidence_is_compared_with_what_it_was(
     assert finding.message.endswith("; in origin/main it was proven")
 
 
+def test_evidence_is_compared_too_where_the_bases_declaration_cannot_be_read(origin: Origin) -> None:
+    """The row would seem to be declared by nothing there, and its record to be of no use."""
+    write(origin.root / "shapes/tiny/tp2.yaml", f"{SHAPE}unknown: 1\n".encode())
+    commit(origin.root)
+    change = origin.clone().file("shapes/tiny/tp2.yaml", SHAPE).prove(over_limit=0.9, deterministic=False)
+    assert {"determinism-lost", "less-accurate"} <= set(found(change))
+    assert "failed-row" in found(change.prove(**NAN))
+
+
 @pytest.mark.parametrize("env", ["", "env: {AITER_X: 1}\n"], ids=["of the same facts", "of others"])
 def test_a_second_use_is_none_that_the_base_had(origin: Origin, env: str) -> None:
     second = SHAPE.replace("moe:", f"{env}moe:")

@@ -91,15 +91,19 @@ class Evidence:
     def _former(self, claim: Claim) -> Claim:
         """What the base claimed in its place: of the row that was there, under the use as it was declared there.
 
-        A use that was declared otherwise has the same id; one that was renamed says the same but for it.
+        A use that was declared otherwise has the same id; one that was renamed says the same but for it. Where the
+        base's declaration cannot be read, its record says under which use the row was judged.
         """
-        row = self.replaced.get(claim.row, claim.row)
-        declared = () if self.base.declares_the_same else judged_uses(row, self.base.declarations[0])
-        if not declared or claim.use in declared:
-            return Claim(row, claim.use)
-        gone = [use for use in declared if all(use != each.use for each in self.tree.claims[claim.row])]
-        same = [use for use in gone if use.id == claim.use.id] or [use for use in gone if _renamed(use, claim.use)]
-        return Claim(row, next(iter(same), claim.use))
+        same = Claim(self.replaced.get(claim.row, claim.row), claim.use)
+        if self.base.declares_the_same:
+            return same
+        declared, faults = self.base.declarations
+        uses = judged_uses(same.row, declared)
+        if claim.use in uses or (faults and not declared.uses_of(same.row) and same.among(self._before)):
+            return same
+        gone = [use for use in uses if all(use != each.use for each in self.tree.claims[claim.row])]
+        found = [use for use in gone if use.id == claim.use.id] or [use for use in gone if _renamed(use, claim.use)]
+        return Claim(same.row, next(iter(found), claim.use))
 
     def findings(self) -> Iterator[Finding]:
         """All that the records, or the lack of them, say against the change. Fills `proven` and `unproven`."""
