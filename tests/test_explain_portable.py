@@ -213,4 +213,5 @@ def test_coverage_counts_rows_reasons_and_gaps(tmp_path: Path) -> None:
     text = as_text([on_amd, on_nvidia])
     assert "PP" in text
     assert "P portable Triton" in text
-    assert "gap at 1, 16..16384, 131072: the portable backend's default" in text
+    assert "sm_90/132: gap at 1 (declared): the portable backend's default" in text
+    assert "gap at 16..16384, 131072 (neither declared nor left out): the portable backend's default" in text

@@ -115,13 +115,15 @@ def test_the_arithmetic_that_names_state(tmp_path: Path, pair: str) -> None:
 
 
 def test_another_arithmetic_is_told_apart(tmp_path: Path) -> None:
-    """What the pairs above prove: the references of other names do not pass."""
-    recipe, kernel1, kernel2 = PAIRS["flydsl, fused"]
+    """What the pairs above prove: references of other names do not pass, here of what rounds to bf16 before fp4."""
+    recipe, kernel1, kernel2 = PAIRS["flydsl, atomic"]
     what = problem(recipe)
     layer, call = drawn(what)
     with serving(tmp_path, row_of(what, kernel1, kernel2)):
         output = fused_moe(**arguments_of(layer, call))
-    assert not judged(layer, call, replace(default_arithmetic(what.recipe, TOKENS), combine="reduce"), output).passed
+    own = arithmetic_of(row_of(what, kernel1, kernel2), what.recipe)
+    assert judged(layer, call, own, output).passed
+    assert not judged(layer, call, replace(own, intermediate_from="bf16"), output).passed
 
 
 def test_experts_of_other_ranks(tmp_path: Path) -> None:
