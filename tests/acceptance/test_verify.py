@@ -16,6 +16,7 @@ import pytest
 from machines import ready
 from moeshapes.commands import verify as verify_command
 from process import children_of, environment, is_running, run_moeshapes, wait_for
+from pull_requests import make_origin
 from small_repository import (
     LIMITED_MODEL,
     SHAPE,
@@ -171,6 +172,15 @@ def test_only_rows_that_changed_since_a_branch_are_judged(repository: Path) -> N
     assert [line.split()[1] for line in changed.stdout.splitlines() if "emulated  " in line] == ["16"]
     assert "1 row × use without an attested record, which `gate` asks for: Run `moeshapes" in changed.stdout
     assert "attested" not in unchanged.stdout
+
+
+def test_rows_rest_on_their_committed_records_unless_emulation_is_asked_for(tmp_path: Path) -> None:
+    change = make_origin(tmp_path).clone().table(tuned_line(8)).prove()
+    rested = run_moeshapes("verify", "--changed", "origin/main", cwd=change.root)
+    assert "1 row × use judged: 1 proven (1 by committed records, 0 from the cache), " in rested.stdout, rested.stderr
+    emulated = run_moeshapes("verify", "--changed", "origin/main", "--backend", "emulate", cwd=change.root)
+    assert "1 row × use judged: 1 emulated " in emulated.stdout, emulated.stderr
+    assert "attested" not in rested.stdout + emulated.stdout
 
 
 def test_a_base_that_is_not_there_is_said_so(repository: Path) -> None:

@@ -14,6 +14,7 @@ from answers import Answer, AnsweringPool, errors, result
 from gpus import gpu, local
 from moeshapes.expand import Declarations
 from moeshapes.record import RecordStore
+from moeshapes.report.evidence import Evidence
 from moeshapes.statement import EMULATED, FAIL, PROVEN
 from moeshapes.verify.plan import Planned, plan
 from moeshapes.verify.run import run
@@ -98,11 +99,11 @@ def test_proof_is_taken_from_where_it_was_committed(both: RecordStore) -> None:
     assert (cached.status, cached.cached, again.asked) == (PROVEN, True, [])
 
 
-def test_a_proof_of_a_gpu_that_is_not_here_is_called_committed(both: RecordStore) -> None:
+def test_a_proof_of_a_gpu_that_is_not_here_is_called_committed(both: RecordStore, tmp_path: Path) -> None:
     (made,) = run([portable_item()], both, AnsweringPool(ran_on(H200)), fresh=False)
     assert made.subject.row
     items = plan(Declarations({}, (), ()), [made.subject.row], with_defaults=False)
-    (rested,) = run(items, both, AnsweringPool(result), fresh=False)
+    (rested,) = run(items, both, AnsweringPool(result), fresh=False, committed=Evidence(tmp_path))
     assert (made.shown_status, rested.shown_status) == ("proven", "proven (committed)")
 
 

@@ -14,6 +14,7 @@ import report_samples
 from answers import SCHEMA, Answer, AnsweringPool, always, errors, result
 from moeshapes.findings import Place
 from moeshapes.record import RecordStore
+from moeshapes.report.evidence import Evidence
 from moeshapes.repository import load_declarations
 from moeshapes.statement import EMULATED, FAIL, PROVEN
 from moeshapes.verify.evidence import attested_name
@@ -23,6 +24,7 @@ from moeshapes.verify.pool import Outcome
 from moeshapes.verify.run import ERROR, SKIPPED, Verified, local_pool, run
 from small_repository import LIMITED_MODEL, portable_row, tuned_row, write_both_backends, write_small_repository
 
+OWN_TABLE = "triton_tiny_tuned_fmoe"
 MI355X = {"kind": "gpu", "gfx": "gfx950", "cu_num": 256, "board": "a board", "memory": 1 << 38, "driver": "6.12"}
 
 
@@ -45,20 +47,25 @@ def statuses(results: Sequence[Verified]) -> list[str]:
 # --- what a committed record proves
 
 
-def attested(root: Path, token: int = 8, **changes: object) -> list[Verified]:
-    """A row of the portable kernels, whose GPU is not here, with a committed record of it."""
+def attested(root: Path, token: int = 8, table: str = OWN_TABLE, **changes: object) -> list[Verified]:
+    """A row of the portable kernels, whose GPU is not here, with a record of it that was committed for `table`."""
     declarations, _ = load_declarations(write_both_backends(root))
-    row = replace(portable_row(token), place=Place("generated/triton/triton_tiny_tuned_fmoe.csv", 2))
+    row = replace(portable_row(token), place=Place(f"generated/triton/{OWN_TABLE}.csv", 2))
     items = plan(declarations, [row], with_defaults=False)
     store = RecordStore(root / "build" / "records", root / "generated" / "records")
     device = {**report_samples.MI355X, "gfx": "sm_90", "cu_num": 132, "board": "NVIDIA H200"}
     proof = {**report_samples.record(row, items[0].subject.use), "device": device, **changes}
-    store.save(proof, attested_name(items[0].subject))
-    return run(items, store, AnsweringPool(result), fresh=True)
+    store.save(proof, f"{table}/{attested_name(items[0].subject).rpartition('/')[2]}")
+    return run(items, store, AnsweringPool(result), fresh=True, committed=Evidence(root))
 
 
 def test_a_row_whose_gpu_is_not_here_rests_on_its_committed_proof(tmp_path: Path) -> None:
     assert statuses(attested(tmp_path)) == [PROVEN]
+
+
+def test_a_row_rests_on_its_proof_in_the_folder_of_the_tables_former_name(tmp_path: Path) -> None:
+    """As it does for the gate."""
+    assert statuses(attested(tmp_path, table="former_tuned_fmoe")) == [PROVEN]
 
 
 def test_a_bucket_that_is_too_large_to_emulate_rests_on_it_too(tmp_path: Path) -> None:
@@ -76,7 +83,7 @@ def test_a_bucket_that_is_too_large_to_emulate_rests_on_it_too(tmp_path: Path) -
     ],
 )
 def test_what_is_no_proof_of_the_row_is_not_rested_on(changes: dict[str, object], tmp_path: Path) -> None:
-    assert statuses(attested(tmp_path, 8, **changes)) == [EMULATED]
+    assert statuses(attested(tmp_path, 8, OWN_TABLE, **changes)) == [EMULATED]
 
 
 # --- each once, in order

@@ -79,6 +79,7 @@ def command(
     planned = take_weights(planned, stored, rank) if stored else planned
     if findings and style != "json":
         show(findings, style)
+    committed = Evidence(root)
     with progress("verify", sum(item.job is not None for item in planned)) as report:
         store = RecordStore(root / CACHE, root / RECORDS)
         pool = local_pool(site.local.gpus, limit)
@@ -87,9 +88,9 @@ def command(
             sign_attested(verified.saved, root, key)
             report(_line(verified))
 
-        results = run(planned, store, pool, fresh, done)
+        results = run(planned, store, pool, fresh, done, committed)
     seconds = time.monotonic() - started
-    lacking = lacking_line(results, changed, Evidence(root)) if changed else ""
+    lacking = lacking_line(results, changed, committed) if changed else ""
     written = markdown(results, seconds, lacking).encode()
     write_atomically(root / REPORT, written)
     if summary:

@@ -10,8 +10,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from moeshapes.gate.attestation import Attestations
 from moeshapes.record import RecordStore
+from moeshapes.report.evidence import Evidence
 from moeshapes.statement import PROVEN
 from moeshapes.verify.evidence import PASSED, attested_name, is_attested, record_of, vouching_for
 from moeshapes.verify.gpus import Gpu
@@ -58,15 +58,17 @@ def run(
     pool: Pool,
     fresh: bool,
     done: Callable[[Verified], None] = lambda verified: None,
+    committed: Evidence | None = None,
 ) -> list[Verified]:
     """Everything planned, in its order. `done` is told of each that has a job as it is known.
 
-    `fresh` ignores stored records. Raises OSError where a record cannot be written.
+    `fresh` ignores stored records of what can be run here. What cannot rests on the proofs that are `committed`. Raises
+    OSError where a record cannot be written.
     """
     known: dict[int, Verified] = {}
     waiting: dict[str, list[int]] = {}
     for index, item in enumerate(planned):
-        settled = _settled(item, store, fresh)
+        settled = _settled(item, store, fresh, committed)
         if settled is None:
             assert item.job is not None
             waiting.setdefault(item.job.id, []).append(index)
@@ -84,8 +86,8 @@ def run(
     return [known[index] for index in range(len(planned))]
 
 
-def _settled(item: Planned, store: RecordStore, fresh: bool) -> Verified | None:
-    proof = _proof_from_elsewhere(item, store)
+def _settled(item: Planned, store: RecordStore, fresh: bool, committed: Evidence | None) -> Verified | None:
+    proof = _proof_from_elsewhere(item, committed) if committed else None
     if proof is not None:
         return Verified(item.subject, PROVEN, proof, cached=True, committed=True)
     if item.job is None:
@@ -98,11 +100,11 @@ def _settled(item: Planned, store: RecordStore, fresh: bool) -> Verified | None:
     return Verified(item.subject, record["status"], own, note=item.note, cached=True)
 
 
-def _proof_from_elsewhere(item: Planned, store: RecordStore) -> Mapping[str, Any] | None:
+def _proof_from_elsewhere(item: Planned, committed: Evidence) -> Mapping[str, Any] | None:
     """The committed proof of a row whose GPU is not here: an emulation would show less, or is too much for a CPU."""
-    name = attested_name(item.subject) if item.lacks_gpu else ""
-    said = Attestations(store.named).at(f"{name}.json") if store.named and name else None
-    return said.record if said and said.status == PROVEN else None
+    row, use = item.subject.row, item.subject.use
+    record = committed.attested(row, use) if row and item.lacks_gpu else None
+    return record if record and record["status"] == PROVEN else None
 
 
 def _is_timed(record: Mapping[str, Any], job: Job) -> bool:
