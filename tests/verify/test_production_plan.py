@@ -107,6 +107,20 @@ def test_emulated_jobs_carry_neither() -> None:
     assert (item.job.env, item.job.lookup.key) == ({}, ())
 
 
+@pytest.mark.parametrize(
+    ("here", "lacks", "note"),
+    [
+        (NO_GPUS, True, ""),
+        (local(replace(MI355X, aiter="")), False, "AITER is not installed beside the gfx950/256 GPU"),
+        (HERE, False, ""),
+    ],
+)
+def test_only_a_row_whose_gpu_is_not_here_rests_on_what_is_committed(here: LocalGpus, lacks: bool, note: str) -> None:
+    """Whoever has the GPU learns what it lacks."""
+    (item,) = plan(Declarations({}, (), ()), [ROW], with_defaults=False, site=Site(AUTO, here))
+    assert (item.lacks_gpu, item.note) == (lacks, note)
+
+
 def test_the_tables_are_those_of_the_installed_aiter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "site" / "aiter"
     (package / "configs").mkdir(parents=True)

@@ -157,7 +157,8 @@ def _default_subjects(declarations: Declarations, site: Site) -> Iterator[Subjec
 def _planned(subject: Subject, reason: str, here: _Circumstances) -> Planned:
     launch = None if subject.row is None else subject.row.launch()
     place = here.site.place(subject.key, subject.is_portable)
-    lacks_gpu = not reason and subject.row is not None and here.site.backend == AUTO and place.gpu is None
+    is_elsewhere = here.site.backend == AUTO and not here.site.has_gpu(subject.key)
+    lacks_gpu = is_elsewhere and not reason and subject.row is not None
     if reason or place.refused:
         return Planned(subject, None, reason or place.refused, lacks_gpu=lacks_gpu)
     versions = {**here.versions, **_library_version(place)}
