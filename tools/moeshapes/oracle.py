@@ -25,11 +25,12 @@ from moeshapes.recipe import Format
 from moeshapes.workload import Call, Layer, expert_rows
 
 _NUDGES = (0, -1, 1)
-_ACCUMULATION, _EVALUATION = 2.0**-15, 2.0**-19
+_ACCUMULATION, _EVALUATION = 2.0**-16, 2.0**-19
 """Relatively, fp32 accumulation errs of gates and ups by less than the one, and fp32 of the activation by less than
-the other. It matters where the intermediate is quantised: an e8m0 scale near its boundary falls either way, and its
-block is rounded on another grid. Before the activation, since accumulation errs nothing of what that clamps: all that
-Swiglu clamps at 7 is 56 (1 - 2^-17), which is that near to a boundary of fp8's scales.
+the other; together an intermediate moves by some 2^-15. It matters where that is quantised: an e8m0 scale near its
+boundary falls either way, and its block is rounded on another grid. Before the activation, since accumulation errs
+nothing of what that clamps: all that Swiglu clamps at 7 is 56 (1 - 2^-17), which is that near to a boundary of fp8's
+scales.
 """
 
 
