@@ -28,7 +28,7 @@ UNPROVEN = Rule(
 )  # fmt: skip
 EVIDENCE_REMOVED = Rule(
     "MOE510", "evidence-removed", Severity.ERROR,
-    what="The record of a row that is still there is gone, or is an emulation now.",
+    what="The record of a row that is still there is gone, or is an emulation or an older one now.",
     why="What it said, good or bad, is known; without it nobody will see a change for the worse.",
     fix="Restore the record, or commit the one that replaces it.",
 )  # fmt: skip
