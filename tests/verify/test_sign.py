@@ -26,7 +26,7 @@ def test_verify_signs_each_record_as_it_is_written(tmp_path: Path, monkeypatch: 
     attested = root / RECORDS / "a_tuned_fmoe" / "a.json"
 
     def run(
-        planned: object, store: object, pool: object, fresh: bool, done: Callable[[Verified], None]
+        planned: object, store: object, pool: object, fresh: bool, done: Callable[[Verified], None], committed: object
     ) -> list[Verified]:
         subject = Subject(tuned_row().key, Use("tiny/tp2", "target", "a4w4", "silu"), tuned_row())
         done(Verified(subject, "proven", {}, saved=write(attested, b"{}")))
