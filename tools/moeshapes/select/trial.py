@@ -10,7 +10,7 @@ from statistics import geometric_mean
 from moeshapes.expand import Declarations
 from moeshapes.findings import Place
 from moeshapes.record import RecordStore
-from moeshapes.report.speed import BASELINE, REPLACED, Comparison
+from moeshapes.report.speed import BASELINE, REPLACED, Comparison, speed_of
 from moeshapes.repository import csv_path, tuned_name
 from moeshapes.row import Key, TunedRow
 from moeshapes.select.pairing import Candidate, Offer
@@ -69,7 +69,8 @@ def _too_slow(verified: Verified) -> str:
 
 def compared_with(verified: Verified, other: str) -> Comparison | None:
     """What was timed of the row against BASELINE or REPLACED; None where it was not."""
-    return verified.speed.against(other) if verified.speed else None
+    speed = speed_of(verified.record) if verified.record else None
+    return speed.against(other) if speed else None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from typing import Any
 
 from moeshapes.record import RecordStore
 from moeshapes.report.evidence import Evidence
-from moeshapes.report.speed import Speed, speed_of
 from moeshapes.statement import PROVEN
 from moeshapes.verify.evidence import PASSED, attested_name, is_attested, record_of, vouching_for
 from moeshapes.verify.gpus import Gpu
@@ -40,11 +39,6 @@ class Verified:
     cached: bool = False
     saved: Path | None = None
     committed: bool = False
-
-    @property
-    def speed(self) -> Speed | None:
-        """What the record says of it; None where there is none, or nothing was timed."""
-        return speed_of(self.record) if self.record else None
 
     @property
     def shown_status(self) -> str:

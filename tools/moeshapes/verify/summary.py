@@ -13,7 +13,7 @@ from moeshapes.findings import Place, printable
 from moeshapes.record_name import is_shipped
 from moeshapes.report.evidence import Evidence
 from moeshapes.report.figures import with_interval
-from moeshapes.report.speed import BASELINE, Comparison
+from moeshapes.report.speed import BASELINE, Comparison, Speed, speed_of
 from moeshapes.statement import EMULATED, FAIL, PROVEN, Statement
 from moeshapes.verify.run import ERROR, SKIPPED, Verified
 from moeshapes.verify.timing import SLOWER
@@ -31,7 +31,7 @@ def table(results: Sequence[Verified], markdown: bool = False) -> str:
     """
     escape = _markdown_cell if markdown else printable
     judged = sorted((r for r in results if r.status != SKIPPED), key=_urgency)
-    timed = any(result.speed for result in judged)
+    timed = any(_speed_of(result) for result in judged)
     rows = [[escape(cell) for cell in _cells(result) + ([_timing(result)] if timed else [])] for result in judged]
     style = "github" if markdown else "simple"
     # Cells are shown as they are: tabulate would take a shape for a number, and a bare `0` for a float.
@@ -42,14 +42,19 @@ def _urgency(result: Verified) -> int:
     return 2 if result.status in (FAIL, ERROR) or is_slower(result) else 0 if result.cached else 1
 
 
+def _speed_of(result: Verified) -> Speed | None:
+    return speed_of(result.record) if result.record else None
+
+
 def is_slower(result: Verified) -> bool:
     """Whether the row takes longer than what runs without it, or than the row that it replaces."""
-    return result.speed is not None and result.speed.verdict == SLOWER
+    speed = _speed_of(result)
+    return speed is not None and speed.verdict == SLOWER
 
 
 def _timing(result: Verified) -> str:
     """`faster 497.5 → 395.6 µs, −20.4 % ± 0.1 (noise 0.1 %)`; what it replaces after what runs without it."""
-    speed = result.speed
+    speed = _speed_of(result)
     if speed is None:
         return ""
     return f"{'; '.join(map(_compared, speed.comparisons))} (noise {100 * speed.noise_floor:.2g} %)"
